@@ -1,0 +1,256 @@
+"""Every setting, as frozen dataclasses, and the presets that name what differs."""
+
+import dataclasses
+import difflib
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args, get_type_hints
+
+from diffgr2lib.errors import ConfigError
+
+Source = Literal["toy", "beauty", "folder"]
+Context = Literal["block", "causal"]
+Rule = Literal["threshold", "fixed-k", "entropy"]
+Form = Literal["compact", "full"]
+Answer = Literal["sid", "label"]
+
+
+def _check(config: Any, **bounds: tuple[float, float]) -> None:
+    """Raise `ConfigError` for a field of the wrong type or out of its bounds (inclusive)."""
+    name = type(config).__name__
+    hints = get_type_hints(type(config))
+    for entry in fields(config):
+        value, hint = getattr(config, entry.name), hints[entry.name]
+        options = get_args(hint) if hint in (Source, Context, Rule, Form, Answer) else ()
+        if options and value not in options:
+            allowed = ", ".join(map(repr, options))
+            raise ConfigError(f"{name}.{entry.name} is {value!r}; choose one of {allowed}.")
+        numeric = hint in (int, float)
+        wrong = isinstance(value, bool) or not isinstance(value, (int, float))
+        if numeric and (wrong or (hint is int and not isinstance(value, int))):
+            kind = "a whole number" if hint is int else "a number"
+            raise ConfigError(f"{name}.{entry.name} is {value!r}; give {kind}.")
+        if hint in (str, bool) and not isinstance(value, hint):
+            raise ConfigError(f"{name}.{entry.name} is {value!r}; give a {hint.__name__}.")
+    for key, (low, high) in bounds.items():
+        value = getattr(config, key)
+        if not low <= value <= high:
+            raise ConfigError(
+                f"{name}.{key} is {value}; it must lie from {low:g} to {high:g}. Change it in the"
+                " preset, or with dataclasses.replace."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class DataConfig:
+    """Where the purchases come from, and how lists, evidence and traces are made.
+
+    users, items, codes, sid_levels describe the generated toy world; a folder brings its own.
+    train_positions: training targets taken per user. max_*: seeded subsamples of the lists.
+    """
+
+    source: Source = "toy"
+    path: str = ""
+    seed: int = 0
+    users: int = 6000
+    items: int = 480
+    sid_levels: int = 2
+    codes: int = 32
+    candidates: int = 10
+    history_shown: int = 8
+    brands_shown: int = 512
+    folds: int = 5
+    train_positions: int = 2
+    max_train: int = 8000
+    max_validation: int = 500
+    max_test: int = 1000
+    point_scale: float = 4.0
+    variants: int = 4
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _check(
+            self, users=(20, 10**7), items=(20, 10**7), sid_levels=(1, 8), codes=(2, 4096),
+            candidates=(2, 10), history_shown=(1, 64), brands_shown=(0, 10**6), folds=(2, 100),
+            train_positions=(1, 200), max_train=(1, 10**7), max_validation=(1, 10**7),
+            max_test=(1, 10**7), point_scale=(0.5, 32), variants=(1, 4), seed=(0, 2**31),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """checkpoint: a Hugging Face folder, or "" for a small Qwen3 model from scratch of these sizes."""
+
+    checkpoint: str = ""
+    hidden: int = 128
+    layers: int = 4
+    heads: int = 4
+    intermediate: int = 384
+    max_positions: int = 1024
+    rope_theta: float = 1000.0
+    form: Form = "compact"
+    answer: Answer = "sid"
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _check(
+            self, hidden=(8, 16384), layers=(1, 200), heads=(1, 256), intermediate=(8, 65536),
+            max_positions=(64, 10**6), rope_theta=(10, 1e8),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class StageTrain:
+    """One training stage: lr is Muon's (hidden matrices), lr_embed AdamW's (all else).
+
+    warmup and min_lr are fractions. micro_batch 0: the whole batch at once. mid_share: fraction of
+    each batch that is mid-training rows.
+    """
+
+    steps: int
+    batch: int = 32
+    lr: float = 0.02
+    lr_embed: float = 0.003
+    warmup: float = 0.05
+    min_lr: float = 0.05
+    clip: float = 1.0
+    trace_weight: float = 0.5
+    answer_weight: float = 1.0
+    mid_share: float = 0.0
+    eval_every: int = 25
+    checkpoint_every: int = 100
+    micro_batch: int = 0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _check(
+            self, steps=(1, 10**7), batch=(1, 10**6), lr=(0, 10), lr_embed=(0, 10), warmup=(0, 1),
+            min_lr=(0, 1), clip=(0, 10**6), trace_weight=(0, 100), answer_weight=(0, 100),
+            mid_share=(0, 1), eval_every=(1, 10**7), checkpoint_every=(1, 10**7),
+            micro_batch=(0, 10**6),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DiffusionConfig:
+    """How the converted model reads a response: block size, context, weight of the AR co-loss."""
+
+    block_size: int = 16
+    context: Context = "block"
+    ar_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check every field; an AR co-loss needs causal context."""
+        _check(self, block_size=(1, 4096), ar_weight=(0, 100))
+        if self.ar_weight > 0 and self.context == "block" and self.block_size > 1:
+            raise ConfigError(
+                f"DiffusionConfig.ar_weight is {self.ar_weight} with context 'block': a clean column"
+                " there has already seen the token that it would score, so the AR loss leaks. Set"
+                " ar_weight to 0 or context to 'causal'."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeConfig:
+    """One way to decode; see "Decoding" in the README. tau may exceed 1 (one token a step)."""
+
+    tau: float = 0.9
+    rule: Rule = "threshold"
+    k: int = 1
+    distinct: bool = False
+    constrained: bool = False
+    temperature: float = 0.0
+    max_new_tokens: int = 192
+    fused: bool = True
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _check(self, tau=(-1, 100), k=(1, 4096), temperature=(0, 100), max_new_tokens=(1, 10**6))
+        if self.distinct and self.constrained:
+            raise ConfigError("DecodeConfig: constrained already implies distinct; set only one.")
+
+
+@dataclass(frozen=True, slots=True)
+class EvalConfig:
+    """batch: rows decoded side by side. taus: the sweep. sweep: users of it; probe: of a mid-run report."""
+
+    batch: int = 64
+    bootstrap: int = 2000
+    taus: tuple[float, ...] = (1.0, 0.9, 0.6, 0.4)
+    sweep: int = 256
+    probe: int = 64
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _check(self, batch=(1, 4096), bootstrap=(100, 10**6), sweep=(2, 10**7), probe=(1, 10**6))
+        if not self.taus or any(not -1 <= tau <= 100 for tau in self.taus):
+            raise ConfigError(f"EvalConfig.taus is {self.taus}; give numbers from -1 to 100.")
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """All settings of one job."""
+
+    name: str
+    data: DataConfig
+    model: ModelConfig
+    mid: StageTrain
+    sft: StageTrain
+    no_trace: StageTrain
+    cft: StageTrain
+    diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+    evaluate: EvalConfig = field(default_factory=EvalConfig)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dicts, lists, numbers and strings."""
+        return dataclasses.asdict(self)
+
+
+TOY = Preset(
+    name="toy",
+    data=DataConfig(),
+    model=ModelConfig(),
+    mid=StageTrain(steps=400),
+    sft=StageTrain(steps=300, mid_share=0.1),
+    no_trace=StageTrain(steps=150, mid_share=0.1),
+    cft=StageTrain(steps=300, batch=16, lr=0.01, lr_embed=0.002),
+)
+
+PRESETS = {
+    "smoke": Preset(
+        name="smoke",
+        data=DataConfig(
+            users=600, items=120, codes=16, max_train=200, max_validation=16, max_test=24,
+            brands_shown=64,
+        ),  # fmt: skip
+        model=ModelConfig(hidden=32, layers=2, heads=2, intermediate=64),
+        mid=StageTrain(steps=6, batch=8, eval_every=3, checkpoint_every=3),
+        sft=StageTrain(steps=6, batch=8, eval_every=3, checkpoint_every=3, mid_share=0.25),
+        no_trace=StageTrain(steps=4, batch=8, eval_every=2, checkpoint_every=2),
+        cft=StageTrain(steps=6, batch=8, eval_every=3, checkpoint_every=3),
+        evaluate=EvalConfig(batch=24, bootstrap=200, taus=(1.0, 0.6), sweep=8, probe=4),
+    ),
+    "toy": TOY,
+    "beauty-cpu": dataclasses.replace(
+        TOY,
+        name="beauty-cpu",
+        data=DataConfig(
+            source="beauty", sid_levels=4, codes=256, train_positions=6, max_train=20000,
+            max_validation=500, max_test=3000,
+        ),  # fmt: skip
+        mid=StageTrain(steps=600),
+        sft=StageTrain(steps=700, mid_share=0.1),
+        no_trace=StageTrain(steps=350, mid_share=0.1),
+        cft=StageTrain(steps=700, batch=16, lr=0.01, lr_embed=0.002),
+        evaluate=EvalConfig(sweep=256),
+    ),
+}  # fmt: skip
+
+
+def preset(name: str) -> Preset:
+    """A preset by name. Raises `ConfigError` that lists the names and suggests the nearest."""
+    if name not in PRESETS:
+        close = difflib.get_close_matches(str(name), PRESETS, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise ConfigError(f"There is no preset {name!r}; choose one of {', '.join(PRESETS)}.{hint}")
+    return PRESETS[name]

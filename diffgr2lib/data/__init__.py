@@ -1,0 +1,1 @@
+"""Data: catalogues, purchase sequences, the retriever's candidate lists, traces."""

@@ -1,0 +1,85 @@
+"""Intervals by a paired bootstrap: users resampled jointly for all systems, nested in seeds."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+LEVEL = 0.95
+DRAWS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its 95 % percentile interval, the number of users n and of seeds."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    seeds: int
+
+    def __str__(self) -> str:
+        """``0.379 [0.361, 0.398]``."""
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def resampled_means(values: np.ndarray, draws: int = DRAWS, seed: int = 0) -> np.ndarray:
+    """Bootstrap means [draws, M] of values [M, S, N]: M quantities, S seeds, N users.
+
+    Each draw takes N users with replacement, and S seeds with replacement, the same ones for every
+    quantity, so differences of the columns are paired. One seed alone is kept as it is.
+    """
+    M, S, N = values.shape
+    rng = np.random.default_rng(seed)
+    users = rng.multinomial(N, np.full(N, 1 / N), size=draws) / N  # [draws, N] weights
+    seeds = rng.multinomial(S, np.full(S, 1 / S), size=draws) / S  # [draws, S]
+    by_seed = users @ values.reshape(M * S, N).T  # [draws, M * S]
+    return np.einsum("dms,ds->dm", by_seed.reshape(draws, M, S), seeds)
+
+
+def _stack(*systems: np.ndarray) -> np.ndarray:
+    """Per-user values [N] or [S, N] of several systems as one [M, S, N]; one seed is repeated."""
+    grids = [np.atleast_2d(np.asarray(one, dtype=float)) for one in systems]
+    S, N = max(grid.shape[0] for grid in grids), grids[0].shape[1]
+    for grid in grids:
+        if grid.shape[0] not in (1, S) or grid.shape[1] != N:
+            shapes = ", ".join(str(g.shape) for g in grids)
+            raise ValueError(f"Paired systems need the same users and seeds; got shapes {shapes}.")
+    return np.stack([np.broadcast_to(grid, (S, N)) for grid in grids])
+
+
+def _estimate(value: float, draws: np.ndarray, shape: tuple[int, ...]) -> Estimate:
+    tail = (1 - LEVEL) / 2
+    known = draws[np.isfinite(draws)]
+    low, high = np.quantile(known, [tail, 1 - tail]) if len(known) else (np.nan, np.nan)
+    return Estimate(float(value), float(low), float(high), n=shape[2], seeds=shape[1])
+
+
+def mean_estimate(values: np.ndarray, draws: int = DRAWS, seed: int = 0) -> Estimate:
+    """Mean of per-user values [N] or [S, N]."""
+    grid = _stack(values)
+    return _estimate(grid.mean(), resampled_means(grid, draws, seed)[:, 0], grid.shape)
+
+
+def difference(a: np.ndarray, b: np.ndarray, draws: int = DRAWS, seed: int = 0) -> Estimate:
+    """Mean of a - b, paired by user (each [N] or [S, N])."""
+    grid = _stack(a, b)
+    means = resampled_means(grid, draws, seed)
+    return _estimate(grid[0].mean() - grid[1].mean(), means[:, 0] - means[:, 1], grid.shape)
+
+
+def share_recovered(
+    floor: np.ndarray, ar: np.ndarray, system: np.ndarray, draws: int = DRAWS, seed: int = 0
+) -> Estimate:
+    """(system - floor) / (ar - floor) of means, paired by user; nan where AR gains nothing.
+
+    Draws in which AR gains nothing have no ratio and are left out of the interval.
+    """
+    grid = _stack(floor, ar, system)
+    means = resampled_means(grid, draws, seed)
+    gain = means[:, 1] - means[:, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(gain > 0, (means[:, 2] - means[:, 0]) / gain, np.nan)
+    base, top, value = grid.mean((1, 2))
+    ratio = (value - base) / (top - base) if top > base else float("nan")
+    return _estimate(ratio, ratios, grid.shape)

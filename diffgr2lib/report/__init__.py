@@ -1,0 +1,1 @@
+"""Report: figures, tables and the ladder made of them."""

@@ -1,0 +1,106 @@
+"""The ladder's figures: one function a picture, data in, matplotlib figure out."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from diffgr2lib.report.figures import PALETTE
+from diffgr2lib.report.ladder import SYSTEMS
+from diffgr2lib.train.loop import History
+
+KINDS = {
+    "duplicate": "duplicate",
+    "omission": "omission",
+    "out_of_set": "out-of-set",
+    "malformed": "malformed",
+}
+MARKERS = "osD^v"
+
+
+def ladder(table: pd.DataFrame, metric: str = "recall@1", label: str = "Recall@1") -> Figure:
+    """A dot and a 95 % interval for each system of table 2, in its order, with floor and AR lines."""
+    fig, axis = plt.subplots(figsize=(6.2, 0.42 * len(table) + 1.1), layout="constrained")
+    places = np.arange(len(table))[::-1]
+    value, low, high = (table[f"{metric}{end}"].to_numpy() for end in ("", "_low", "_high"))
+    axis.errorbar(
+        value, places, xerr=[value - low, high - value], fmt="o", color=PALETTE[0], capsize=3
+    )
+    for system, style in (("floor", ":"), ("ar_sft", "--")):
+        for at in table.loc[table["system"] == system, metric]:
+            axis.axvline(at, color="0.5", linestyle=style, linewidth=1, zorder=0)
+    axis.set_yticks(places, [SYSTEMS[name] for name in table["system"]])
+    axis.set_ylim(-0.6, len(table) - 0.4)
+    axis.set_xlabel(f"{label} on test users (95 % interval; dotted: floor, dashed: AR)")
+    return fig
+
+
+def validity(table: pd.DataFrame) -> Figure:
+    """Valid share with its band, and each failure type, against tau; one panel a system."""
+    systems = list(dict.fromkeys(table["system"]))
+    fig, axes = plt.subplots(
+        1, len(systems), figsize=(3.3 * len(systems) + 0.6, 3.1), sharey=True, squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    for axis, system in zip(axes[0], systems, strict=True):
+        part = table[table["system"] == system].sort_values("tau")
+        axis.plot(part["tau"], part["valid"], color=PALETTE[0], marker="o", label="valid", lw=2)
+        axis.fill_between(
+            part["tau"], part["valid_low"], part["valid_high"], color=PALETTE[0], alpha=0.2, lw=0
+        )
+        for (column, name), color, marker in zip(
+            KINDS.items(), PALETTE[1:], MARKERS[1:], strict=False
+        ):
+            axis.plot(
+                part["tau"], part[column], color=color, marker=marker, label=name, ls="--", lw=1.2
+            )
+        axis.set(title=SYSTEMS[system], xlabel="tau (1.0: one token a step)", ylim=(-0.03, 1.03))
+        axis.set_xticks(part["tau"])
+    axes[0, 0].set_ylabel("share of answers")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+    return fig
+
+
+def curves(histories: Mapping[str, Sequence[History]], fields: Mapping[str, str]) -> Figure:
+    """Training curves: one panel a field (log name -> label), one line a stage, thin lines for seeds."""
+    fig, axes = plt.subplots(
+        1, len(fields), figsize=(3.1 * len(fields), 2.7), squeeze=False, layout="constrained"
+    )
+    for axis, (name, label) in zip(axes[0], fields.items(), strict=True):
+        for (stage, runs), color, marker in zip(histories.items(), PALETTE, MARKERS, strict=False):
+            for number, history in enumerate(runs):
+                points = [(record["step"], record[name]) for record in history if name in record]
+                if points:
+                    x, y = zip(*points, strict=True)
+                    axis.plot(
+                        x, y, color=color, marker=marker, ms=3, lw=1.2,
+                        label=stage if number == 0 else None,
+                    )  # fmt: skip
+        axis.set(xlabel="optimizer step", ylabel=label)
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(frameon=False, fontsize="small")
+    return fig
+
+
+def frontier(table: pd.DataFrame) -> Figure:
+    """Valid share against tokens per forward pass, one line a system, tau written at each point."""
+    fig, axis = plt.subplots(figsize=(4.6, 3.2), layout="constrained")
+    for system, color, marker in zip(
+        dict.fromkeys(table["system"]), PALETTE, MARKERS, strict=False
+    ):
+        part = table[table["system"] == system].sort_values("tau")
+        axis.plot(part["tpf"], part["valid"], color=color, marker=marker, label=SYSTEMS[system])
+        axis.fill_between(
+            part["tpf"], part["valid_low"], part["valid_high"], color=color, alpha=0.15, lw=0
+        )
+        for _, row in part.iterrows():
+            axis.annotate(
+                f"{row['tau']:g}", (row["tpf"], row["valid"]), xytext=(4, -11),
+                textcoords="offset points", fontsize=8,
+            )  # fmt: skip
+    axis.set(xlabel="tokens per forward pass (TPF)", ylabel="valid answers", ylim=(-0.05, 1.05))
+    axis.legend(frameon=False)
+    return fig
