@@ -1,13 +1,11 @@
-"""The artifact store: each stage's result under its key, whole, hashed and verified, or not at all."""
+"""The artifact store: each stage's result under its key, whole and verified, or not at all."""
 
 import hashlib
-import importlib.util
 import json
 import logging
 import os
 import platform
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from diffgr2lib.errors import ArtifactError
+from diffgr2lib.provenance import git_state, project_root, sha256, source_hash
 
 log = logging.getLogger(__name__)
 
@@ -40,46 +39,6 @@ class Artifact:
     hit: bool
 
 
-def project_root() -> Path:
-    """The nearest folder upwards from here with the kit's pyproject.toml, else this folder."""
-    here = Path.cwd().resolve()
-    for folder in (here, *here.parents, Path(__file__).resolve().parents[1]):
-        project = folder / "pyproject.toml"
-        if project.is_file() and 'name = "diffgr2"' in project.read_text(encoding="utf-8"):
-            return folder
-    return here
-
-
-def git_state() -> dict[str, Any]:
-    """Revision of the checkout and whether it has uncommitted changes; None where unknown."""
-    folder = Path(__file__).resolve().parent
-    try:
-        answers = [
-            subprocess.run(
-                ["git", "-C", str(folder), *command], capture_output=True, text=True, check=True
-            ).stdout.strip()
-            for command in (["rev-parse", "HEAD"], ["status", "--porcelain"])
-        ]
-    except (OSError, subprocess.CalledProcessError):
-        return {"revision": None, "dirty": None}
-    return {"revision": answers[0], "dirty": bool(answers[1])}
-
-
-def source_hash(modules: Sequence[str]) -> str:
-    """Hash of the source files of modules; a package stands for all modules below it."""
-    digest = hashlib.sha256()
-    for name in sorted(set(modules)):
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None:
-            raise ArtifactError(f"The module {name} that a stage's key names does not exist.")
-        origin = Path(spec.origin)
-        files = sorted(origin.parent.rglob("*.py")) if origin.name == "__init__.py" else [origin]
-        for file in files:
-            digest.update(f"{name}/{file.name}".encode())
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
 def stage_key(
     stage: str, config: dict[str, Any], seed: int, parents: Sequence[str], modules: Sequence[str]
 ) -> str:
@@ -96,18 +55,12 @@ def stage_key(
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def sha256(path: Path) -> str:
-    """Hash of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 class Store:
     """Artifacts under `root` (DIFFGR2_ARTIFACTS, else artifacts/ in the project)."""
 
     def __init__(self, root: Path | None = None) -> None:
         named = os.environ.get("DIFFGR2_ARTIFACTS")
-        self.root = Path(root or named or project_root() / "artifacts")
+        self.root = Path(root or named or project_root() / "artifacts").expanduser().absolute()
 
     def get_or_build(
         self,
@@ -121,24 +74,30 @@ class Store:
     ) -> Artifact:
         """The stage's artifact, verified; built first where it is missing (or with `force`).
 
-        build(out, work) fills `out` and returns metrics. `work` survives a kill, so that a long stage
-        can resume, and is removed at the end. `out` becomes the artifact in one rename. Of several
-        processes one builds and the others wait. Raises `ArtifactError` for a damaged artifact.
+        build(out, work) fills `out` and returns metrics. `work` survives a kill, so that a long
+        stage can resume, and is removed at the end; `force` starts anew where there is an artifact,
+        and else resumes. `out` becomes the artifact in one rename. Of several processes one builds
+        and the others wait. Raises `ArtifactError` for a damaged artifact.
         """
         folder = self.root / stage / key
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             lock = FileLock(folder.with_suffix(".lock"))
-            lock.acquire()
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                log.info("WAIT  %-22s %s  another process is building it", stage, key)
+                lock.acquire()
         except OSError as error:
             raise ArtifactError(
-                f"The artifact folder {self.root} cannot be written ({error}); set DIFFGR2_ARTIFACTS"
-                " to a folder that can."
+                f"The artifact folder {self.root} cannot be written ({error});"
+                " set DIFFGR2_ARTIFACTS to a folder that can."
             ) from error
         try:
-            if force and folder.exists():
-                shutil.rmtree(folder)
-            if folder.exists():
+            if force and os.path.lexists(folder):
+                _discard(folder)
+                _discard(folder.with_suffix(".work"))
+            if os.path.lexists(folder):
                 artifact = self.load(stage, key)
                 log.info("HIT   %-22s %s", stage, key)
                 return artifact
@@ -158,13 +117,19 @@ class Store:
         parents: Sequence[str],
     ) -> Artifact:
         out, work = folder.with_suffix(".new"), folder.with_suffix(".work")
-        shutil.rmtree(out, ignore_errors=True)
+        _discard(out)
         out.mkdir()
         work.mkdir(exist_ok=True)
         began = time.perf_counter()
         metrics = build(out, work)
         seconds = time.perf_counter() - began
-        manifest = {
+        strangers = [file.name for file in _files(out) if file.is_symlink() or not file.is_file()]
+        if strangers or (out / MANIFEST).exists():
+            names = ", ".join(strangers) or MANIFEST
+            raise ArtifactError(
+                f"Stage {stage} wrote {names}; it may write plain files of other names."
+            )
+        manifest: dict[str, Any] = {
             "format": FORMAT,
             "stage": stage,
             "key": key,
@@ -179,15 +144,17 @@ class Store:
             "python": platform.python_version(),
             "versions": {name: version(name) for name in LIBRARIES},
             "git": git_state(),
-            "sha256": {str(f.relative_to(out)): sha256(f) for f in _files(out)},
+            "sha256": {f.relative_to(out).as_posix(): sha256(f) for f in _files(out)},
         }
+        # as it will be read back (tuples are lists, NumPy's numbers plain), then sealed
+        manifest = json.loads(json.dumps(manifest, default=_plain))
+        manifest["seal"] = seal(manifest)
         text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
         (out / MANIFEST).write_text(text, encoding="utf-8")
-        for file in _files(out):
-            with file.open("rb") as handle:
-                os.fsync(handle.fileno())
+        _sync(*_files(out), *(path for path in out.rglob("*") if path.is_dir()), out)
         os.replace(out, folder)
-        shutil.rmtree(work, ignore_errors=True)
+        _sync(folder.parent)
+        _discard(work)
         log.info("DONE  %-22s %s  %.1f s", stage, key, seconds)
         return Artifact(stage, key, folder, manifest, hit=False)
 
@@ -202,22 +169,63 @@ class Store:
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
             found = (manifest["format"], manifest["stage"], manifest["key"])
-            hashes = dict(manifest["sha256"])
+            hashes, sealed = dict(manifest["sha256"]), manifest["seal"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ArtifactError(f"{path} cannot be read ({error!r}). {mend}") from error
         if found[0] != FORMAT:
             raise ArtifactError(f"{path} has format {found[0]}, this kit reads {FORMAT}. {mend}")
         if found[1:] != (stage, key):
             raise ArtifactError(f"{path} belongs to {found[1]} {found[2]}. {mend}")
-        present = {str(f.relative_to(folder)) for f in _files(folder)} - {MANIFEST}
+        if sealed != seal(manifest):
+            raise ArtifactError(f"{path} is damaged: its seal does not fit its content. {mend}")
+        present = {f.relative_to(folder).as_posix() for f in _files(folder)} - {MANIFEST}
         for name in sorted(present ^ set(hashes)):
             what = "is missing" if name in hashes else "does not belong there"
             raise ArtifactError(f"{folder / name} {what}. {mend}")
         for name, expected in hashes.items():
-            if sha256(folder / name) != expected:
-                raise ArtifactError(f"{folder / name} is damaged: its hash is another. {mend}")
+            file = folder / name
+            if file.is_symlink() or not file.is_file():
+                raise ArtifactError(f"{file} is a link or no plain file. {mend}")
+            try:
+                found_hash = sha256(file)
+            except OSError as error:
+                raise ArtifactError(f"{file} cannot be read ({error}). {mend}") from error
+            if found_hash != expected:
+                raise ArtifactError(f"{file} is damaged: its hash is another. {mend}")
         return Artifact(stage, key, folder, manifest, hit=True)
 
 
+def seal(manifest: dict[str, Any]) -> str:
+    """Hash of a manifest's content, without the seal itself."""
+    rest = {name: value for name, value in manifest.items() if name != "seal"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
 def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    """Everything below the folder that is no folder: links and pipes are found too."""
+    return sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+
+
+def _discard(path: Path) -> None:
+    """Remove a folder, file or link, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(*paths: Path) -> None:
+    """Make sure that files and folders are on the disk."""
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of NumPy and torch as JSON has them."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{value!r} cannot stand in a manifest; give numbers, text, lists and dicts.")

@@ -59,7 +59,7 @@ class DataConfig:
     history_shown: int = 8
     brands_shown: int = 512
     folds: int = 5
-    train_positions: int = 2
+    train_positions: int = 3
     max_train: int = 8000
     max_validation: int = 500
     max_test: int = 1000
@@ -78,7 +78,7 @@ class DataConfig:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """checkpoint: a Hugging Face folder, or "" for a small Qwen3 model from scratch of these sizes."""
+    """checkpoint: a Hugging Face folder, or "" for a small Qwen3 model of these sizes."""
 
     checkpoint: str = ""
     hidden: int = 128
@@ -143,9 +143,9 @@ class DiffusionConfig:
         _check(self, block_size=(1, 4096), ar_weight=(0, 100))
         if self.ar_weight > 0 and self.context == "block" and self.block_size > 1:
             raise ConfigError(
-                f"DiffusionConfig.ar_weight is {self.ar_weight} with context 'block': a clean column"
-                " there has already seen the token that it would score, so the AR loss leaks. Set"
-                " ar_weight to 0 or context to 'causal'."
+                f"DiffusionConfig.ar_weight is {self.ar_weight} with context 'block': a clean"
+                " column there has already seen the token that it would score, so the loss leaks."
+                " Set ar_weight to 0 or context to 'causal'."
             )
 
 
@@ -171,7 +171,10 @@ class DecodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class EvalConfig:
-    """batch: rows decoded side by side. taus: the sweep. sweep: users of it; probe: of a mid-run report."""
+    """batch: rows decoded side by side. taus, sweep: values and users of the sweep over tau.
+
+    probe: users of the reports during training. bootstrap: draws of an interval.
+    """
 
     batch: int = 64
     bootstrap: int = 2000
@@ -211,9 +214,9 @@ TOY = Preset(
     data=DataConfig(),
     model=ModelConfig(),
     mid=StageTrain(steps=400),
-    sft=StageTrain(steps=300, mid_share=0.1),
-    no_trace=StageTrain(steps=150, mid_share=0.1),
-    cft=StageTrain(steps=300, batch=16, lr=0.01, lr_embed=0.002),
+    sft=StageTrain(steps=220, mid_share=0.1),
+    no_trace=StageTrain(steps=120, mid_share=0.1),
+    cft=StageTrain(steps=220, batch=16, lr=0.01, lr_embed=0.002),
 )
 
 PRESETS = {
@@ -235,7 +238,7 @@ PRESETS = {
         TOY,
         name="beauty-cpu",
         data=DataConfig(
-            source="beauty", sid_levels=4, codes=256, train_positions=6, max_train=20000,
+            source="beauty", sid_levels=4, codes=256, train_positions=10, max_train=20000,
             max_validation=500, max_test=3000,
         ),  # fmt: skip
         mid=StageTrain(steps=600),

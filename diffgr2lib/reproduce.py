@@ -5,8 +5,8 @@ import sys
 import time
 from pathlib import Path
 
-from diffgr2lib.artifacts import project_root
 from diffgr2lib.errors import ConfigError, KitError
+from diffgr2lib.provenance import project_root
 from diffgr2lib.run import check_parameters
 
 

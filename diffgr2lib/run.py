@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from diffgr2lib.artifacts import Store, git_state, project_root
+from diffgr2lib.artifacts import Store
 from diffgr2lib.config import Preset, preset
 from diffgr2lib.errors import ConfigError
+from diffgr2lib.provenance import git_state, project_root
 from diffgr2lib.report.figures import save_figure, use_style
 from diffgr2lib.report.tables import save_table
 from diffgr2lib.stages import Stages
@@ -44,8 +45,8 @@ class Parameters:
 def check_parameters(values: Mapping[str, Any]) -> Parameters:
     """Check names and types of the parameters. Raises `ConfigError` that says how to mend each.
 
-    seeds may be a list of whole numbers, one number, or a string such as "0,1,2". device is cpu, cuda,
-    cuda:1 or auto. out_dir "" means figures/<preset> in the project.
+    seeds may be a list of whole numbers, one number, or a string such as "0,1,2". device is cpu,
+    cuda, cuda:1 or auto. out_dir "" means figures/<preset> in the project.
     """
     for name in values:
         if name not in PARAMETERS:
@@ -163,14 +164,12 @@ class Run:
         self.written += save_table(frame, self.out_dir, name, readable)
         return frame
 
-    def check(self, statements: Mapping[str, bool]) -> None:
-        """Print each statement with its verdict; raise where one is refuted (not at `smoke`)."""
-        for statement, holds in statements.items():
-            verdict = "mechanics only" if not self.claims else "holds" if holds else "REFUTED"
-            print(f"{verdict}: {statement}")
-        refuted = [statement for statement, holds in statements.items() if not holds]
-        if self.claims and refuted:
-            raise AssertionError("; ".join(refuted))
+    def check(self, statement: str, holds: bool) -> None:
+        """Print a statement with its verdict; raise where it is refuted (not at `smoke`)."""
+        verdict = "holds" if holds else "REFUTED"
+        print(f"{verdict if self.claims else 'mechanics only'}: {statement}")
+        if self.claims and not holds:
+            raise AssertionError(f"refuted: {statement}")
 
     def finish(self) -> Path:
         """Record what this notebook wrote, with settings, versions and hashes, in manifest.json."""

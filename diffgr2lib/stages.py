@@ -1,7 +1,7 @@
 """The ladder's stages, each an artifact: data -> mid -> sft -> naive / cft, and their evaluations.
 
-A stage's key hashes the settings that it reads, its seed, its parents' keys and the source of the modules
-it uses, so a stage is built once and found again (HIT) until one of these changes.
+A stage's key hashes the settings that it reads, its seed, its parents' keys and the source of the
+modules it uses, so a stage is built once and found again (HIT) until one of these changes.
 """
 
 import dataclasses

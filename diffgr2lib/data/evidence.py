@@ -34,7 +34,7 @@ def category_count(history: Sequence[Item], item: Item) -> int:
 
 
 def evidence(example: Example) -> np.ndarray:
-    """Integer evidence [K, F], columns as in `EVIDENCE`, levels from 0 (ranks beyond 9 count as 9)."""
+    """Integer evidence [K, F], columns as in `EVIDENCE`, levels from 0; ranks end at 9."""
     rows = [
         (
             min(rank, EVIDENCE_LEVELS["rank"] - 1),

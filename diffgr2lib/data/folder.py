@@ -1,8 +1,9 @@
 """Reader of a folder with `items.jsonl` and `sequences.txt`, such as Amazon Beauty.
 
 items.jsonl: one item a line with `id` (1 to number of items, any order), `sid` ("<a_3><b_7>.."),
-and where known `title`, `brand`, `categories` (list of paths), `price` (tier). sequences.txt: one user
-a line, `user item item ..`, oldest first. Every complaint names file and line.
+and where known `title`, `brand`, `categories` (list of paths), `price` (tier from 0).
+sequences.txt: one user a line, `user item item ..`, oldest first, item ids as in items.jsonl.
+Every complaint names file and line.
 """
 
 import dataclasses
@@ -57,8 +58,9 @@ def find_beauty(path: str = "") -> Path:
         if (place / ITEMS).is_file() and (place / SEQUENCES).is_file():
             return place
     raise DataError(
-        f"Amazon Beauty was not found in {' or '.join(map(str, dict.fromkeys(places)))}. Put {ITEMS}"
-        f" and {SEQUENCES} into {roots[0] / inside}, or set DIFFGR2_DATA to the folder that holds them."
+        f"Amazon Beauty was not found in {' or '.join(map(str, dict.fromkeys(places)))}."
+        f" Put {ITEMS} and {SEQUENCES} into {roots[0] / inside}, or set DIFFGR2_DATA to the folder"
+        " that holds them."
     )
 
 
@@ -81,9 +83,9 @@ def read_folder(
     found = Counts(len(sequences), len(items), sum(map(len, sequences.values())))
     if expect is not None and found != expect:
         raise DataError(
-            f"{folder}: {found.users} users, {found.items} items and {found.purchases} purchases where"
-            f" {expect.users}, {expect.items} and {expect.purchases} belong; a file is cut short or of"
-            " another data set. Fetch both files again."
+            f"{folder}: {found.users} users, {found.items} items and {found.purchases} purchases"
+            f" where {expect.users}, {expect.items} and {expect.purchases} belong; a file is cut"
+            " short or of another data set. Fetch both files again."
         )
     sids, moved = make_unique([item.sid for item in items])
     if moved:
@@ -121,8 +123,8 @@ def read_items(path: Path) -> list[Item]:
     missing = next((i for i in range(1, len(items) + 1) if i not in items), None)
     if missing is not None or not items:
         raise DataError(
-            f"{path}: {len(items)} items, but none with id {missing or 1}; ids must run from 1 to the"
-            " number of items."
+            f"{path}: {len(items)} items, but none with id {missing or 1}; ids must run from 1 to"
+            " the number of items."
         )
     return [items[i] for i in range(1, len(items) + 1)]
 
@@ -176,8 +178,8 @@ def read_sequences(path: Path, items: int) -> dict[int, tuple[int, ...]]:
         if len(bought) < SHORTEST:
             raise complain(
                 number,
-                f"user {user} has {len(bought)} purchases; at least {SHORTEST} are needed (training,"
-                " validation, test). Leave the user out.",
+                f"user {user} has {len(bought)} purchases; at least {SHORTEST} are needed"
+                " (training, validation, test). Leave the user out.",
             )
         sequences[user] = tuple(bought)
     if not sequences:

@@ -22,6 +22,7 @@ from diffgr2lib.errors import DataError
 logger = logging.getLogger(__name__)
 
 FOLLOW_CAP = 3
+LIFT_EDGES = (1.0, 2.0, 4.0)  # complement buckets: times as often as by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,6 @@ class Edges:
     """Upper bounds of the evidence buckets, quantiles over the training lists."""
 
     score: np.ndarray
-    complement: np.ndarray
     popularity: np.ndarray
 
 
@@ -97,7 +97,7 @@ def make_lists(config: DataConfig) -> Lists:
 
 
 def build_lists(dataset: Dataset, config: DataConfig, oracle: Oracle | None = None) -> Lists:
-    """Tune the retriever on validation, rank, bucket the evidence, keep lists that hold their target.
+    """Tune the retriever on validation, rank, bucket the evidence, keep lists with their target.
 
     Deterministic in config.seed. With the toy world's oracle the report has the Bayes-optimal
     Recall@1 of the test lists. Raises `DataError` where a split keeps no list.
@@ -125,11 +125,11 @@ def build_lists(dataset: Dataset, config: DataConfig, oracle: Oracle | None = No
             rows = np.sort(rng.choice(rows, limit, replace=False))
         if not len(rows):
             raise DataError(
-                f"{dataset.name}: no {split} list holds the item bought next, so there is nothing to"
-                " re-rank. Give more users, or fewer items."
+                f"{dataset.name}: no {split} list holds the item bought next, so there is nothing"
+                " to re-rank. Give more users, or fewer items."
             )
         report[split]["lists"] = len(rows)
-        made[split] = [example(dataset, tasks, edges, n, split, config) for n in rows]
+        made[split] = [example(dataset, tasks, edges, int(n), split, config) for n in rows]
     if oracle is not None:
         report["test"]["bayes_recall@1"] = oracle.recall_at_1(made["test"])
     logger.info("lists: %s", report)
@@ -206,7 +206,6 @@ def fit_edges(signals: Signals, kept: np.ndarray) -> Edges:
         kept = np.ones_like(kept)
     return Edges(
         np.quantile(below_top(signals.scores[kept]), sixths),
-        np.quantile(signals.lift[kept], quarters),
         np.quantile(signals.popularity[kept], quarters),
     )
 
@@ -219,7 +218,7 @@ def example(
     buckets = zip(
         np.searchsorted(edges.score, below_top(signals.scores[n]), side="right"),
         np.minimum(signals.follow[n], FOLLOW_CAP),
-        np.searchsorted(edges.complement, signals.lift[n], side="right"),
+        np.searchsorted(LIFT_EDGES, signals.lift[n], side="right"),
         np.searchsorted(edges.popularity, signals.popularity[n], side="right"),
         strict=True,
     )
@@ -243,7 +242,7 @@ def dataset_report(dataset: Dataset, settings: Settings) -> dict[str, Any]:
 
 
 def split_report(tasks: Tasks) -> dict[str, Any]:
-    """Over all queries: their number, hit rate, Recall@1 and @3; over lists with their target: floor."""
+    """Over all queries: number, hit rate, Recall@1, @3; over lists with their target: floor."""
     return {
         "queries": len(tasks.targets),
         "hit_rate": tasks.recall(tasks.signals.ids.shape[1]),

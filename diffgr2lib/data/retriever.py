@@ -1,8 +1,9 @@
 """The retriever: sequential item-item co-occurrence, and the statistics that the prompt shows.
 
 An item is scored by how often it was bought near the user's recent purchases: pairs `distance`
-apart count decay^(distance - 1), pairs in reverse order times BACKWARD; purchases of age a (0 = last)
-weigh decay^a; a target's score is divided by popularity^exponent. Only training sequences are counted.
+apart count decay^(distance - 1), pairs in reverse order times BACKWARD; purchases of age a (0 for
+the last) weigh decay^a; a target's score is divided by popularity^exponent. Only the sequences that
+it was fitted on are counted.
 """
 
 import dataclasses
@@ -32,7 +33,7 @@ Sequences = Sequence[Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is tuned. decay: 0 to 1; exponent: of the target's popularity; window: purchases used."""
+    """What is tuned. decay: 0 to 1; exponent: of the popularity; window: purchases used."""
 
     decay: float = 0.8
     exponent: float = 0.3
@@ -102,7 +103,7 @@ def weigh(queries: Sequences, items: int, settings: Settings) -> sparse.csr_matr
 def score_chunks(
     queries: Sequences, near: sparse.csr_matrix, settings: Settings
 ) -> Iterator[tuple[slice, sparse.csr_matrix]]:
-    """Scores [n, items] before the popularity exponent, CHUNK queries at a time; 0 for purchased items."""
+    """Scores [n, items] before the popularity exponent, by chunks; 0 for purchased items."""
     items = near.shape[0]
     bought = dataclasses.replace(settings, window=max(map(len, queries)), decay=1.0)
     for start in range(0, len(queries), CHUNK):
@@ -146,7 +147,7 @@ class Retriever:
         self.lift[missing, :] = self.lift[:, missing] = 0.0
 
     def rank(self, queries: Sequences, K: int) -> Signals:
-        """Lists of the K best items not yet purchased, for queries of purchased ids, oldest first."""
+        """The K best items not yet purchased; a query is purchased ids, oldest first."""
         items = len(self.counts)
         if items < K + max(map(len, queries)):
             raise DataError(
@@ -167,7 +168,8 @@ class Retriever:
             scores.append(np.take_along_axis(values, order, axis=1))
         found = np.concatenate(ids)
         last = np.array([query[-1] for query in queries])[:, None] - 1
-        follow = self.followed[np.broadcast_to(last, found.shape), found].toarray()
+        rows = np.broadcast_to(last, found.shape)
+        follow = sparse.csr_matrix(self.followed[rows, found]).toarray()
         return Signals(
             ids=found + 1,
             scores=np.concatenate(scores),

@@ -70,7 +70,7 @@ def order_by(points: Sequence[float] | np.ndarray) -> tuple[int, ...]:
 def fit_weights(examples: Sequence[Example], ridge: float = 1.0) -> np.ndarray:
     """Conditional logistic regression: the true candidate among its list, weights [sum of levels].
 
-    Maximises sum over lists of log softmax over K candidates, less ridge / 2 times the squared norm.
+    Maximises the sum of log softmax (over K candidates), less ridge / 2 times the squared norm.
     """
     if not examples:
         raise DataError("The scorecard needs training lists, and there are none; raise users.")

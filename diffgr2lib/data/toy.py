@@ -3,7 +3,7 @@
 A user is brand-loyal, category-focused or follow-up (buys what goes with the last purchase:
 shampoo, then conditioner), and has a favourite brand, category and price tier. The next item is
 drawn from a softmax over all items not yet bought: popularity plus the kind's `TASTE` for each
-feature that the item has. All tastes can be enumerated, so `Oracle` knows P(next | history) exactly.
+feature that the item has. The tastes can be enumerated: `Oracle` knows P(next | history) exactly.
 Items and users are drawn before anything looks at candidate lists.
 """
 
@@ -27,10 +27,10 @@ BRANDS = (
 ).split()
 PRICES = 4
 KINDS = ("brand-loyal", "category-focused", "follow-up")
-KIND_SHARES = np.array([0.35, 0.3, 0.35])
+KIND_SHARES = np.array([0.35, 0.25, 0.4])
 # nats for a match of brand, category, complement, price: one row a kind
-TASTE = np.array([[4.5, 0.5, 0.5, 1.5], [0.5, 4.5, 0.5, 1.5], [0.5, 0.5, 4.5, 1.5]])
-POPULARITY_SPREAD = 0.7  # standard deviation of an item's popularity, in nats
+TASTE = np.array([[5.0, 0.0, 0.0, 4.0], [0.0, 5.0, 0.0, 4.0], [0.0, 0.0, 5.5, 4.0]])
+POPULARITY_SPREAD = 0.4  # standard deviation of an item's popularity, in nats
 SHORTEST, LONGEST = 5, 9  # purchases; all but the last fit into a prompt that shows 8
 START = len(CATEGORIES)  # stands for the last category before the first purchase
 VECTOR = 16  # dimensions of the item vectors that the semantic ids are made from
@@ -58,7 +58,7 @@ class Tastes:
     price: np.ndarray
 
     def utility(self, shop: Shop, items: np.ndarray, last: np.ndarray | int) -> np.ndarray:
-        """Nats [T, n] of items (indices [n]) after a purchase of category `last` ([T, 1] or one)."""
+        """Nats [T, n] of items (indices [n]) after a purchase of category `last` ([T, 1] or 1)."""
         weight = TASTE[self.kind].T[..., None]  # [4, T, 1]
         return (
             shop.popularity[items]
@@ -106,7 +106,7 @@ class Oracle:
         return np.where(np.isin(asked, bought), -np.inf, logsumexp(log_p, axis=0))
 
     def recall_at_1(self, examples: Sequence[Example]) -> float:
-        """Recall@1 of the most probable candidate: no re-ranker that reads the prompt can expect more.
+        """Recall@1 of the most probable candidate: no re-ranker can expect more.
 
         The examples must show whole histories.
         """

@@ -1,4 +1,4 @@
-"""What every later part sees of the data: items, sequences, candidate lists as the prompt shows them."""
+"""What every later part sees of the data: items, sequences and candidate lists."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,7 +51,7 @@ class Catalogue:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Purchases by user, item ids oldest first; the last is the test item, the one before validation."""
+    """Purchases by user, item ids oldest first: .., validation item, test item."""
 
     name: str
     catalogue: Catalogue

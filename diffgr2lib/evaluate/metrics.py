@@ -1,4 +1,7 @@
-"""Ranking metrics with one relevant item, per user, from its 1-based rank (any shape of array)."""
+"""Ranking metrics with one relevant item, per user, from its 1-based rank (any shape of array).
+
+An invalid answer has the rank that the retriever gave (the fallback order): it scores as the floor.
+"""
 
 import numpy as np
 

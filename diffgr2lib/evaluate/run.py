@@ -24,9 +24,10 @@ from diffgr2lib.train.rows import encode_prompt
 class Evaluation:
     """Per-user results, in the order of the examples.
 
-    ranks: 1-based rank of the true item, the retriever's where the answer is invalid. floor_ranks:
-    the retriever's. failures: for each user the failure types, empty when valid. nfe: forward passes.
-    lengths: response tokens up to and including the end token. texts: the responses. seconds: wall time.
+    ranks: 1-based rank of the true item, the retriever's where the answer is invalid.
+    floor_ranks: the retriever's. failures: for each user the failure types, empty when valid.
+    nfe: forward passes. lengths: response tokens up to and including the end token. texts: the
+    responses. seconds: wall time.
     """
 
     users: list[int]

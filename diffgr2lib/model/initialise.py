@@ -1,9 +1,9 @@
 """A start that lets a small model learn look-ups: first-layer heads that attend a few tokens back.
 
 Copying an item by its label is an induction circuit (Olsson et al., "In-context learning and
-induction heads", 2022): one layer marks each token with the label before it, the next finds the mark.
-Its slow part is a head that looks a fixed distance back: without a query and key bias RoPE gives no
-position-only score at all. We only *start* heads there; training is free to move them.
+induction heads", 2022): one layer marks each token with the label before it, the next finds the
+mark. Its slow part is a head that looks a fixed distance back: without a query and key bias RoPE
+gives no position-only score at all. We only *start* heads there; training may move them.
 """
 
 from typing import Any

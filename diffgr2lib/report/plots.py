@@ -21,7 +21,7 @@ MARKERS = "osD^v"
 
 
 def ladder(table: pd.DataFrame, metric: str = "recall@1", label: str = "Recall@1") -> Figure:
-    """A dot and a 95 % interval for each system of table 2, in its order, with floor and AR lines."""
+    """A dot and a 95 % interval for each system of table 2, with lines at the floor and at AR."""
     fig, axis = plt.subplots(figsize=(6.2, 0.42 * len(table) + 1.1), layout="constrained")
     places = np.arange(len(table))[::-1]
     value, low, high = (table[f"{metric}{end}"].to_numpy() for end in ("", "_low", "_high"))
@@ -65,7 +65,7 @@ def validity(table: pd.DataFrame) -> Figure:
 
 
 def curves(histories: Mapping[str, Sequence[History]], fields: Mapping[str, str]) -> Figure:
-    """Training curves: one panel a field (log name -> label), one line a stage, thin lines for seeds."""
+    """Training curves: one panel a field (log name -> label), a line for each stage and seed."""
     fig, axes = plt.subplots(
         1, len(fields), figsize=(3.1 * len(fields), 2.7), squeeze=False, layout="constrained"
     )

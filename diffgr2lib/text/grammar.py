@@ -26,7 +26,7 @@ START = '{"explanation":"'
 FAILURES = ("malformed", "out-of-set", "duplicate", "omission")
 
 SYSTEM = (
-    "You are an expert re-ranker of a shop's recommendations. Read the purchases and the candidates,"
+    "You are an expert re-ranker of a shop's recommendations. Read the purchases and candidates,"
     " reason step by step about the evidence, citing semantic ids, then end with one JSON object"
     ' with the keys "explanation" and "recommendations": all candidates, best first.'
 )
@@ -150,7 +150,7 @@ class Grammar:
         theme: str = "balanced",
         points: tuple[int, ...] = (),
     ) -> str:
-        """Trace (unless left out), then the JSON answer in `order` (candidate indices, best first)."""
+        """Trace (unless left out), then the JSON answer in `order` (indices, best first)."""
         parts = [*self.trace_parts(example, theme, points)] if self.trace else []
         return " ".join([*parts, self._answer(example, order, theme if self.trace else MISSING)])
 
@@ -247,7 +247,7 @@ def matches(history: tuple[Item, ...], item: Item) -> tuple[int, int]:
 
 
 def _recommendations(response: str) -> list[object] | None:
-    """The list of the last JSON answer in the text, or None where there is none that can be read."""
+    """The list of the last JSON answer in the text, or None where none can be read."""
     start = response.rfind(START[:-2])
     if start < 0:
         return None

@@ -1,4 +1,4 @@
-"""The one training loop: gradient accumulation, two optimizers, a schedule, resumable checkpoints."""
+"""The one training loop: micro-batches, two optimizers, a schedule, resumable checkpoints."""
 
 import json
 import logging
@@ -62,10 +62,11 @@ def fit(
 ) -> History:
     """Train the policy's model in place for config.steps, or until `enough(probe(step))`.
 
-    The loss of a step is the weighted token loss over *all* its rows, whatever the micro-batches and
-    processes. work: folder of the checkpoint; when it holds one, training goes on from there to the
-    same weights as an unbroken run. Returns one record a logged step. Raises `ModelError` at a loss
-    or gradient that is not finite, naming step and rows; the last good checkpoint is kept.
+    The loss of a step is the weighted token loss over *all* its rows, whatever the micro-batches
+    and processes. work: folder of the checkpoint; when it holds one, training goes on from there
+    to the same weights as an unbroken run. Returns one record a logged step. Raises `ModelError`
+    at a loss or gradient that is not finite, naming step and rows; the last good checkpoint is
+    kept.
     """
     accelerator = Accelerator(cpu=cpu)
     model = policy.model.to(accelerator.device).train()
@@ -87,9 +88,9 @@ def fit(
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
         if not (math.isfinite(record["loss"]) and bool(torch.isfinite(norm))):
             raise ModelError(
-                f"{name}: the loss is {record['loss']} (gradient norm {float(norm)}) at step {step},"
-                f" rows {', '.join(objective.batch(step).keys[:8])}. The last good checkpoint is kept"
-                f" in {work.name}; lower lr or lr_embed and run the stage again."
+                f"{name}: the loss is {record['loss']} (gradient norm {float(norm)}) at step"
+                f" {step}, rows {', '.join(objective.batch(step).keys[:8])}. The last good"
+                f" checkpoint is kept in {work.name}; lower lr or lr_embed and run the stage again."
             )
         for optimizer in optimizers:
             optimizer.step()
@@ -173,7 +174,7 @@ def _checkpoint(
 def _resume(
     work: Path, model: torch.nn.Module, optimizers: list[torch.optim.Optimizer]
 ) -> tuple[int, History]:
-    """Load the newest checkpoint of `work` into model and optimizers; (0, []) when there is none."""
+    """Load the newest checkpoint of `work` into model and optimizers; (0, []) without one."""
     found = sorted(work.glob("step-*"))
     if not found:
         return 0, []

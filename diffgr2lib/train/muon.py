@@ -28,7 +28,8 @@ def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Nesterov momentum on the gradient, orthogonalised, scaled by sqrt(max(1, rows / columns)).
 
-    params: two-dimensional weights. lr: step length in units of an orthogonal matrix (0.005 to 0.05).
+    params: two-dimensional weights. lr: step length in units of an orthogonal matrix, 0.005 to
+    0.05.
     """
 
     def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.95) -> None:

@@ -15,8 +15,11 @@ from diffgr2lib.text.grammar import START, Grammar
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One supervised row. ids: prompt and response (its end token included); weights: one a response
-    token, 0 where it is not supervised; key: what it was made from, for error messages."""
+    """One supervised row of token ids; the response includes its end token.
+
+    weights: one a response token, 0 where it is not supervised. key: what the row was made from,
+    for error messages.
+    """
 
     prompt: list[int]
     response: list[int]
@@ -70,8 +73,8 @@ def encode_prompt(
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     if tokenizer.unk_token_id is not None and tokenizer.unk_token_id in ids:
         raise GrammarError(
-            f"The prompt of user {example.user} has a word that the tokenizer does not know; train the"
-            " tokenizer on this catalogue (data stage), or use the checkpoint's own."
+            f"The prompt of user {example.user} has a word that the tokenizer does not know;"
+            " train the tokenizer on this catalogue, or use the checkpoint's own."
         )
     return list(ids)
 
