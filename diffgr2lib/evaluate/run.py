@@ -84,7 +84,7 @@ def evaluate(
     order = sorted(range(len(examples)), key=lambda n: len(prompts[n]))
     found: dict[int, tuple[int, list[str], int, int, str]] = {}
     began = time.perf_counter()
-    bar = tqdm(total=len(examples), desc=title, mininterval=15)
+    bar = tqdm(total=len(examples), desc=title, mininterval=15, delay=5)
     for first in range(0, len(order), batch):
         chosen = order[first : first + batch]
         prompt, mask = pad_left([prompts[n] for n in chosen], policy.pad_token_id)
