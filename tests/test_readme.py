@@ -1,0 +1,42 @@
+"""The README: every test that it names exists, every number in its results is in the CSVs."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_claim_is_held_by_the_tests_that_the_readme_names():
+    rows = re.findall(r"^\| (\d+) \| .* \| (.+) \|$", README, re.MULTILINE)
+    assert len(rows) >= 25
+    for number, cell in rows:
+        for file, name in re.findall(r"`(\S+\.py)` `(\w+)`", cell):
+            source = (ROOT / "tests" / file).read_text(encoding="utf-8")
+            assert f"def test_claim_{int(number):02d}_{name}(" in source
+
+
+def section(title: str) -> str:
+    return README.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+@pytest.mark.parametrize(
+    ("title", "preset"),
+    [("Results on the toy world", "toy"), ("Results on Amazon Beauty", "beauty-cpu")],
+)
+def test_every_decimal_of_the_results_is_in_the_committed_tables(title, preset):
+    folder = ROOT / "figures" / preset
+    known: set[str] = set()
+    for path in folder.glob("*.csv"):
+        frame = pd.read_csv(path)
+        for column in frame.columns:
+            numbers = pd.to_numeric(frame[column], errors="coerce").dropna()
+            known |= {f"{value:.{digits}f}" for value in numbers for digits in (1, 2, 3)}
+    text = re.sub(r"```.*?```|\(figures/\S+\)|arXiv \S+|\d+ %", "", section(title), flags=re.S)
+    text = "\n".join(line for line in text.splitlines() if "Qwen3-8B" not in line)
+    found = re.findall(r"(?<![\w.])\d+\.\d{2,}", text)
+    assert len(found) >= 20
+    assert not [number for number in found if number not in known]
