@@ -159,7 +159,7 @@ class DecodeConfig:
     distinct: bool = False
     constrained: bool = False
     temperature: float = 0.0
-    max_new_tokens: int = 192
+    max_new_tokens: int = 224
     fused: bool = True
 
     def __post_init__(self) -> None:
@@ -214,9 +214,9 @@ TOY = Preset(
     data=DataConfig(),
     model=ModelConfig(),
     mid=StageTrain(steps=400),
-    sft=StageTrain(steps=220, mid_share=0.1),
-    no_trace=StageTrain(steps=120, mid_share=0.1),
-    cft=StageTrain(steps=220, batch=16, lr=0.01, lr_embed=0.002),
+    sft=StageTrain(steps=450, batch=16, mid_share=0.1, eval_every=75),
+    no_trace=StageTrain(steps=225, batch=16, mid_share=0.1, eval_every=75),
+    cft=StageTrain(steps=300, batch=12, lr=0.01, lr_embed=0.002, eval_every=75),
 )
 
 PRESETS = {

@@ -8,9 +8,11 @@ template was never printed, so the wording is ours).
 import json
 import re
 import string
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from diffgr2lib.data.evidence import brand_count, category_count
 from diffgr2lib.data.types import Candidate, Example, Item
 from diffgr2lib.errors import GrammarError
 
@@ -117,7 +119,8 @@ class Grammar:
             words += self.item_words(item)
         words.append("candidates")
         for label, candidate in zip(LABELS, example.candidates, strict=False):
-            words += [label, *self.item_words(candidate.item), *shown_evidence(candidate)]
+            words += [label, *self.item_words(candidate.item)]
+            words += [*shown_evidence(candidate), *match_words(example.history, candidate.item)]
         return " ".join([*words, "rank"])
 
     def messages(self, example: Example) -> list[dict[str, str]]:
@@ -132,7 +135,9 @@ class Grammar:
         lines += [f"- {self._described(item)}" for item in example.history]
         lines.append("Candidates, in the retriever's order:")
         for label, candidate in zip(LABELS, example.candidates, strict=False):
-            evidence = " ".join(shown_evidence(candidate))
+            evidence = " ".join(
+                [*shown_evidence(candidate), *match_words(example.history, candidate.item)]
+            )
             lines.append(f"{label} {self._described(candidate.item)} ({evidence})")
         lines.append("Rank the candidates by what this user buys next.")
         return "\n".join(lines)
@@ -155,25 +160,23 @@ class Grammar:
         return " ".join([*parts, self._answer(example, order, theme if self.trace else MISSING)])
 
     def trace_parts(self, example: Example, theme: str, points: tuple[int, ...]) -> list[str]:
-        """The reasoning: the pattern in the history, then evidence and points per candidate."""
+        """The reasoning: the theme; evidence and points per candidate; the points in order.
+
+        Candidates without points (fewer points than candidates) are left out of the order.
+        """
         full = self.form == "full"
         parts = [f"The history points to: {theme}.\n" if full else f"theme {theme}"]
-        history = example.history
         for k, candidate in enumerate(example.candidates):
             item = candidate.item
-            category, brand = matches(history, item)
-            head = f"{LABELS[k]} {self.sid_text(item.sid)}"
-            if full:
-                parts.append(
-                    f"{head}: category {plain(item.category) or MISSING} seen {category},"
-                    f" brand {plain(item.brand) or MISSING} seen {brand},"
-                    f" followed f{candidate.follow} ={points[k]}\n"
-                )
-            else:
-                parts.append(
-                    f"{head} c:{slug(item.category)} n{category} b:{slug(item.brand)} m{brand}"
-                    f" f{candidate.follow} ={points[k]}"
-                )
+            evidence = " ".join(
+                [*shown_evidence(candidate)[:3], *match_words(example.history, item)]
+            )
+            line = f"{LABELS[k]} {self.sid_text(item.sid)} {evidence}"
+            line += f" ={points[k]}" if k < len(points) else ""
+            parts.append(f"{line}\n" if full else line)
+        best = sorted(range(len(points)), key=lambda k: -points[k])  # ties: the retriever's order
+        ranked = " ".join(f"={points[k]} {LABELS[k]}" for k in best)
+        parts.append(f"In order: {ranked}\n" if full else f"order {ranked}")
         return parts
 
     def _answer(self, example: Example, order: tuple[int, ...], theme: str) -> str:
@@ -223,7 +226,7 @@ class Grammar:
         return re.compile(rf"[A-Z] <\|sid_begin\|>{inner}<\|sid_end\|>")
 
     def _read_trace(self, response: str, count: int) -> tuple[str | None, tuple[int, ...] | None]:
-        trace = response.split(START.strip('"'), 1)[0]
+        trace = re.split(r"\border\b", response.split(START.strip('"'), 1)[0], maxsplit=1)[0]
         theme = re.search(r"(?:\btheme|points to:) (\w+)", trace)
         points = [int(value) for value in re.findall(r"(?:^|\s)=(\d{1,6})(?=\s|$)", trace)]
         return (theme[1] if theme else None), (tuple(points) if len(points) == count else None)
@@ -239,11 +242,9 @@ def shown_evidence(candidate: Candidate) -> list[str]:
     ]
 
 
-def matches(history: tuple[Item, ...], item: Item) -> tuple[int, int]:
-    """How many shown purchases share the item's category and its brand, each capped at 3."""
-    from diffgr2lib.data.evidence import brand_count, category_count
-
-    return category_count(history, item), brand_count(history, item)
+def match_words(history: Sequence[Item], item: Item) -> list[str]:
+    """``['n2', 'm0']``: shown purchases of the item's category and of its brand, 0 to 3."""
+    return [f"n{category_count(history, item)}", f"m{brand_count(history, item)}"]
 
 
 def _recommendations(response: str) -> list[object] | None:

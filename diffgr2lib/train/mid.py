@@ -63,8 +63,7 @@ class DictionaryRows:
 
     def _line(self, example: Example, k: int) -> list[str]:
         """The candidate's line of a trace, its points left out."""
-        blank = (0,) * len(example.candidates)
-        return self.grammar.trace_parts(example, "balanced", blank)[k + 1].split()[:-1]
+        return self.grammar.trace_parts(example, "balanced", ())[k + 1].split()
 
     def _example(self, rng: np.random.Generator, K: int) -> Example:
         items = [self._item(rng) for _ in range(K)]

@@ -135,6 +135,6 @@ def test_a_title_cannot_inject_an_answer(two_candidates):
 
 def test_compact_prompt_shows_every_field(two_candidates):
     assert Grammar().prompt(two_candidates) == (
-        "history <a_1> <b_2> c:c b:b candidates A <a_1> <b_2> c:c b:b s0 f0 k0 p0"
-        " B <a_3> <b_4> c:- b:- s0 f0 k0 p0 rank"
+        "history <a_1> <b_2> c:c b:b candidates A <a_1> <b_2> c:c b:b s0 f0 k0 p0 n1 m1"
+        " B <a_3> <b_4> c:- b:- s0 f0 k0 p0 n0 m0 rank"
     )
