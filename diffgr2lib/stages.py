@@ -35,7 +35,7 @@ from diffgr2lib.train.rows import encode_row
 
 DATA_MODULES = ("data", "errors")
 MODEL_MODULES = ("model", "text")
-TRAIN_MODULES = (*MODEL_MODULES, "train", "decode", "evaluate.run")
+TRAIN_MODULES = (*MODEL_MODULES, "train")  # decoding only reports during training
 EVALUATE_MODULES = (*MODEL_MODULES, "decode", "evaluate.run", "train.rows")
 LOOKUP_GOAL = 0.99  # mid-training stops when every SID level is copied this often
 
