@@ -35,7 +35,11 @@ from diffgr2lib.train.rows import encode_row
 
 DATA_MODULES = ("data", "errors")
 MODEL_MODULES = ("model", "text")
-TRAIN_MODULES = (*MODEL_MODULES, "train")  # decoding only reports during training
+# what shapes trained weights; decoding and its cache only report during training
+TRAIN_MODULES = (
+    "model.checkpoint", "model.columns", "model.initialise", "model.masks", "model.policy",
+    "text", "train",
+)  # fmt: skip
 EVALUATE_MODULES = (*MODEL_MODULES, "decode", "evaluate.run", "train.rows")
 LOOKUP_GOAL = 0.99  # mid-training stops when every SID level is copied this often
 
