@@ -15,6 +15,17 @@ from diffgr2lib.model.policy import Policy
 Generators = Sequence[torch.Generator]
 
 
+def pad_left(prompts: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
+    """Prompts as one long [N, P] padded on the left, and bool [N, P], True on real tokens."""
+    P = max(map(len, prompts))
+    ids = torch.full((len(prompts), P), pad)
+    mask = torch.zeros(len(prompts), P, dtype=torch.bool)
+    for n, prompt in enumerate(prompts):
+        ids[n, P - len(prompt) :] = torch.tensor(prompt)
+        mask[n, P - len(prompt) :] = True
+    return ids, mask
+
+
 def check_room(policy: Policy, prompt: int, response: int) -> None:
     """Raise `ModelError` where prompt and response exceed the model's positions."""
     room = getattr(policy.model.config, "max_position_embeddings", None)

@@ -15,6 +15,7 @@ from diffgr2lib.data.types import Example
 from diffgr2lib.decode.ar import decode_ar
 from diffgr2lib.decode.block import decode_blocks
 from diffgr2lib.decode.constrain import AnswerGrammar, CandidateTable
+from diffgr2lib.decode.prepare import pad_left
 from diffgr2lib.model.policy import Policy
 from diffgr2lib.text.grammar import CLOSE, FAILURES, LABELS, MISSING, NEXT, OPEN, START, Grammar
 from diffgr2lib.train.rows import encode_prompt
@@ -125,17 +126,6 @@ def response_text(policy: Policy, tokens: list[int]) -> str:
     assert policy.tokenizer is not None
     kept = tokens[:-1] if tokens and tokens[-1] == policy.eos_token_id else tokens
     return str(policy.tokenizer.decode(kept, skip_special_tokens=False))
-
-
-def pad_left(prompts: list[list[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Prompts as one long [N, P] padded on the left, and bool [N, P], True on real tokens."""
-    P = max(map(len, prompts))
-    ids = torch.full((len(prompts), P), pad)
-    mask = torch.zeros(len(prompts), P, dtype=torch.bool)
-    for n, prompt in enumerate(prompts):
-        ids[n, P - len(prompt) :] = torch.tensor(prompt)
-        mask[n, P - len(prompt) :] = True
-    return ids, mask
 
 
 def candidate_table(policy: Policy, grammar: Grammar, examples: list[Example]) -> CandidateTable:

@@ -6,10 +6,13 @@ import math
 import os
 import shutil
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from tqdm import tqdm
@@ -52,7 +55,7 @@ def make_optimizers(policy: Policy, config: StageTrain) -> list[torch.optim.Opti
 
 def fit(
     policy: Policy,
-    objective: Objective,
+    objective: Objective[Any],
     config: StageTrain,
     work: Path,
     name: str,
@@ -116,14 +119,18 @@ def fit(
 
 
 def _step(
-    scorer: torch.nn.Module, objective: Objective, config: StageTrain, acc: Accelerator, step: int
+    scorer: torch.nn.Module,
+    objective: Objective[Any],
+    config: StageTrain,
+    acc: Accelerator,
+    step: int,
 ) -> dict[str, float]:
     """Forward and backward over the step's rows, in micro-batches, each process its share."""
     batch = objective.batch(step)
     total = float(batch.weights.sum())
     rows = len(batch.keys)
     size = config.micro_batch or rows
-    sums = {"loss": 0.0, "tokens": 0.0, "hits": 0.0}
+    sums = {"loss": 0.0}
     starts = range(acc.process_index * size, rows, acc.num_processes * size)
     for first in starts:
         part = batch.part(slice(first, first + size), acc.device)
@@ -134,11 +141,11 @@ def _step(
         for key, value in found.items():
             sums[key] = sums.get(key, 0.0) + value
     if acc.num_processes > 1:
-        keys = sorted(sums)
-        gathered = acc.reduce(torch.tensor([sums[k] for k in keys], device=acc.device), "sum")
-        sums = dict(zip(keys, gathered.tolist(), strict=True))
-    accuracy = sums.pop("hits") / max(sums["tokens"], 1.0)
-    return {"step": step + 1, "loss": sums.pop("loss"), "accuracy": accuracy, **sums}
+        shares = gather_object([sums])
+        sums = {k: sum(share.get(k, 0.0) for share in shares) for k in {*chain(*shares)}}
+    means = {k: v / max(sums[f"{k}_n"], 1.0) for k, v in sums.items() if f"{k}_n" in sums}
+    counted = {k: v for k, v in sums.items() if not k.endswith("_n")}
+    return {"step": step + 1, **counted, **means, **batch.report}
 
 
 def _checkpoint(

@@ -5,7 +5,7 @@ A batch is a function of (seed, step) alone, so a killed run needs no data posit
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -24,18 +24,54 @@ from diffgr2lib.train.mid import DictionaryRows
 from diffgr2lib.train.rows import Batch, Row, collate
 
 Score = Callable[..., Tensor]
+B = TypeVar("B", bound="Rows")
 
 
-class Objective(Protocol):
+class Rows(Protocol):
+    """The rows of a step, as the loop sees them.
+
+    weights: of every supervised token; the step's loss is divided by their sum. keys: what each row
+    was made from. report: figures for the log that were known before the loss.
+    """
+
+    @property
+    def weights(self) -> Tensor: ...  # noqa: D102
+
+    @property
+    def keys(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    @property
+    def report(self) -> dict[str, float]: ...  # noqa: D102
+
+    def part(self, rows: slice, device: torch.device) -> Self:
+        """Some of the rows, on a device."""
+        ...
+
+
+class Objective(Protocol[B]):
     """A stage's data and loss, as the loop sees them."""
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> B:
         """All rows of optimizer step `step`, on the CPU."""
         ...
 
-    def loss(self, score: Score, batch: Batch) -> tuple[Tensor, dict[str, float]]:
-        """Weighted loss sum of some rows, and sums for the log (`tokens`, `hits`)."""
+    def loss(self, score: Score, batch: B) -> tuple[Tensor, dict[str, float]]:
+        """Weighted loss sum of some rows, and sums for the log.
+
+        A sum `x` with a count `x_n` beside it is logged as their mean.
+        """
         ...
+
+
+def walk(seed: int, step: int, size: int, total: int) -> list[int]:
+    """Indices of a step's `size` rows out of `total`: seeded permutations, a new one each epoch."""
+    chosen: list[int] = []
+    place = step * size
+    while len(chosen) < size:
+        epoch, start = divmod(place + len(chosen), total)
+        order = np.random.default_rng([seed, epoch, 1]).permutation(total)
+        chosen += order[start : start + size - len(chosen)].tolist()
+    return chosen
 
 
 class Supervised:
@@ -66,7 +102,7 @@ class Supervised:
     def batch(self, step: int) -> Batch:
         """The step's rows; with `diffusion` also their masks and complements."""
         rng = np.random.default_rng([self.seed, step])
-        rows = [self.rows[i] for i in self._order(step)]
+        rows = [self.rows[i] for i in walk(self.seed, step, self.size - self.drawn, len(self.rows))]
         if self.dictionary is not None:
             rows += [self.dictionary.draw(rng, f"{step}.{i}") for i in range(self.drawn)]
         policy = self.policy
@@ -76,17 +112,6 @@ class Supervised:
         generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
         masks = complementary_masks(batch.response_mask, self.block_size, generator)
         return replace(batch, masks=masks)
-
-    def _order(self, step: int) -> list[int]:
-        """Indices of the step's rows: a walk through seeded permutations, one an epoch."""
-        size, total = self.size - self.drawn, len(self.rows)
-        chosen: list[int] = []
-        place = step * size
-        while len(chosen) < size:
-            epoch, start = divmod(place + len(chosen), total)
-            order = np.random.default_rng([self.seed, epoch, 1]).permutation(total)
-            chosen += order[start : start + size - len(chosen)].tolist()
-        return chosen
 
     def loss(self, score: Score, batch: Batch) -> tuple[Tensor, dict[str, float]]:
         """See `Objective.loss`."""
@@ -134,4 +159,6 @@ def _sums(logits: Tensor, batch: Batch) -> tuple[Tensor, dict[str, float]]:
     used = batch.weights > 0
     targets = batch.response[used]
     loss = weighted_cross_entropy(logits, targets, batch.weights[used])
-    return loss, {"tokens": float(used.sum()), "hits": float(hits(logits, targets).sum())}
+    count = float(used.sum())
+    right = float(hits(logits, targets).sum())
+    return loss, {"tokens": count, "accuracy": right, "accuracy_n": count}

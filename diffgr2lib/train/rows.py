@@ -42,6 +42,11 @@ class Batch:
     keys: tuple[str, ...]
     masks: Tensor | None = None
 
+    @property
+    def report(self) -> dict[str, float]:
+        """Nothing to log beside the loss."""
+        return {}
+
     def part(self, rows: slice, device: torch.device) -> "Batch":
         """Some of its rows, on a device, without the padding that only the others needed."""
         P = int(self.prompt_mask[rows].sum(1).max())

@@ -1,0 +1,1 @@
+"""Learning from the model's own decoding: rollouts, exact replay, distillation and RL."""
