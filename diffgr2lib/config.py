@@ -12,6 +12,10 @@ Context = Literal["block", "causal"]
 Rule = Literal["threshold", "fixed-k", "entropy"]
 Form = Literal["compact", "full"]
 Answer = Literal["sid", "label"]
+States = Literal["one", "all"]
+Targets = Literal["masked", "committed", "frontier"]
+Divergence = Literal["forward", "reverse", "jsd"]
+CHOICES = (Source, Context, Rule, Form, Answer, States, Targets, Divergence)
 
 
 def _check(config: Any, **bounds: tuple[float, float]) -> None:
@@ -20,7 +24,7 @@ def _check(config: Any, **bounds: tuple[float, float]) -> None:
     hints = get_type_hints(type(config))
     for entry in fields(config):
         value, hint = getattr(config, entry.name), hints[entry.name]
-        options = get_args(hint) if hint in (Source, Context, Rule, Form, Answer) else ()
+        options = get_args(hint) if hint in CHOICES else ()
         if options and value not in options:
             allowed = ", ".join(map(repr, options))
             raise ConfigError(f"{name}.{entry.name} is {value!r}; choose one of {allowed}.")
@@ -170,6 +174,59 @@ class DecodeConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Distillation:
+    """On-policy distillation; see `diffgr2lib.onpolicy.opd` for what the names mean.
+
+    samples: trajectories a prompt. temperature, tau: of the rollouts. top_k: teacher tokens kept
+    (0: the whole vocabulary). blind_weight: weight of a masked position with a committed token to
+    its right. cft_weight: weight of mixed-in CFT rows (0: none).
+    """
+
+    samples: int = 4
+    temperature: float = 0.3
+    tau: float = 0.6
+    states: States = "one"
+    targets: Targets = "frontier"
+    divergence: Divergence = "forward"
+    top_k: int = 0
+    blind_weight: float = 1.0
+    cft_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        _check(
+            self, samples=(1, 10**4), temperature=(0, 100), tau=(-1, 100), top_k=(0, 10**6),
+            blind_weight=(0, 1), cft_weight=(0, 100),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Reinforcement:
+    """RL: group size, clip range, rollouts, reward; see `diffgr2lib.onpolicy.rl`.
+
+    rounds: how often a step draws prompts anew to fill up for groups without variance. updates:
+    optimizer steps on one set of rollouts. kl: weight of a penalty towards the stage's start.
+    """
+
+    group: int = 8
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    temperature: float = 1.0
+    tau: float = 0.9
+    alpha: float = 0.2
+    rounds: int = 2
+    updates: int = 1
+    kl: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check every field; greedy rollouts do not explore."""
+        _check(
+            self, group=(2, 10**4), clip_low=(0, 1), clip_high=(0, 100), temperature=(0.01, 100),
+            tau=(-1, 100), alpha=(0, 10), rounds=(1, 100), updates=(1, 100), kl=(0, 100),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class EvalConfig:
     """batch: rows decoded side by side. taus, sweep: values and users of the sweep over tau.
 
@@ -199,7 +256,13 @@ class Preset:
     mid: StageTrain
     sft: StageTrain
     no_trace: StageTrain
+    ar: StageTrain
     cft: StageTrain
+    cft_more: StageTrain
+    opd: StageTrain
+    rl: StageTrain
+    distillation: Distillation = field(default_factory=Distillation)
+    reinforcement: Reinforcement = field(default_factory=Reinforcement)
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     evaluate: EvalConfig = field(default_factory=EvalConfig)
@@ -216,7 +279,11 @@ TOY = Preset(
     mid=StageTrain(steps=400),
     sft=StageTrain(steps=450, batch=16, mid_share=0.1, eval_every=75),
     no_trace=StageTrain(steps=225, batch=16, mid_share=0.1, eval_every=75),
-    cft=StageTrain(steps=300, batch=12, lr=0.01, lr_embed=0.002, eval_every=75),
+    ar=StageTrain(steps=20, batch=8, lr=0.001, lr_embed=0.0003, eval_every=10),
+    cft=StageTrain(steps=300, batch=12, lr=0.02, eval_every=75),
+    cft_more=StageTrain(steps=60, batch=12, lr=0.005, lr_embed=0.001, eval_every=20),
+    opd=StageTrain(steps=30, batch=8, lr=0.002, lr_embed=0.0005, eval_every=10),
+    rl=StageTrain(steps=20, batch=8, lr=0.001, lr_embed=0.0003, eval_every=10, micro_batch=16),
 )
 
 PRESETS = {
@@ -230,7 +297,13 @@ PRESETS = {
         mid=StageTrain(steps=6, batch=8, eval_every=3, checkpoint_every=3),
         sft=StageTrain(steps=6, batch=8, eval_every=3, checkpoint_every=3, mid_share=0.25),
         no_trace=StageTrain(steps=4, batch=8, eval_every=2, checkpoint_every=2),
+        ar=StageTrain(steps=2, batch=2, eval_every=1, checkpoint_every=1),
         cft=StageTrain(steps=6, batch=8, eval_every=3, checkpoint_every=3),
+        cft_more=StageTrain(steps=2, batch=8, eval_every=1, checkpoint_every=1),
+        opd=StageTrain(steps=2, batch=2, eval_every=1, checkpoint_every=1),
+        rl=StageTrain(steps=2, batch=2, eval_every=1, checkpoint_every=1),
+        distillation=Distillation(samples=2),
+        reinforcement=Reinforcement(group=4),
         evaluate=EvalConfig(batch=24, bootstrap=200, taus=(1.0, 0.6), sweep=8, probe=4),
     ),
     "toy": TOY,

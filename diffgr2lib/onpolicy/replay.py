@@ -19,21 +19,59 @@ Score = Callable[..., Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Canvases:
-    """Trajectories side by side, with C canvases of every block that is wanted.
+class States:
+    """Which canvases are asked for, and what they show; on the CPU.
 
-    tokens, reveal_step: long [N, L], the commits; -1 where nothing was revealed. masked, committed:
-    bool [N, C, L], still masked on canvas c, and committed from it. scored_by: long [N, C, L], the
-    input column whose hidden state scores that position of that canvas.
+    tokens, reveal_step: long [N, L], padded with -1 steps. real: bool [N, L], inside the row.
+    step: long [N, C, L], the denoising step that each canvas shows. masked, committed: bool
+    [N, C, L], still masked there, and committed from there.
+    """
+
+    tokens: Tensor
+    reveal_step: Tensor
+    real: Tensor
+    step: Tensor
+
+    @property
+    def wanted(self) -> Tensor:
+        """Bool [N, C, L]: positions that take a column."""
+        return (self.step >= 0) & self.real[:, None]
+
+    @property
+    def masked(self) -> Tensor:
+        """Bool [N, C, L]: wanted, and masked on that canvas."""
+        revealed = self.reveal_step[:, None]
+        return self.wanted & ((revealed < 0) | (revealed >= self.step))
+
+    @property
+    def committed(self) -> Tensor:
+        """Bool [N, C, L]: wanted, and committed in that step."""
+        return self.wanted & (self.reveal_step[:, None] == self.step)
+
+
+def states(trajectories: Sequence[Trajectory], steps: Tensor, pad: int) -> States:
+    """What canvases show: steps, long [N, C, blocks], says which step of each block (-1: none)."""
+    B = trajectories[0].block_size
+    L = steps.shape[2] * B
+    return States(
+        tokens=_padded([one.tokens for one in trajectories], L, pad),
+        reveal_step=_padded([one.reveal_step for one in trajectories], L, -1),
+        real=torch.arange(L) < torch.tensor([[len(one.tokens)] for one in trajectories]),
+        step=steps.repeat_interleave(B, dim=2),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Canvases:
+    """Trajectories side by side, with the wanted canvases of their blocks, as model input.
+
+    scored_by: long [N, C, L], the input column whose hidden state scores that position of that
+    canvas.
     """
 
     input_ids: Tensor
     position_ids: Tensor
     attention: Tensor
-    tokens: Tensor
-    reveal_step: Tensor
-    masked: Tensor
-    committed: Tensor
     scored_by: Tensor
 
     def logits(self, score: Score, chosen: Tensor, mask_token_id: int) -> Tensor:
@@ -71,38 +109,26 @@ def every_step(trajectories: Sequence[Trajectory]) -> Tensor:
     return torch.where(step <= ends[:, None], step, -1)
 
 
-def lay_out(policy: Policy, trajectories: Sequence[Trajectory], steps: Tensor) -> Canvases:
-    """Columns that score canvases: steps, long [N, C, blocks], says which step of each block.
+def lay_out(policy: Policy, trajectories: Sequence[Trajectory], shown: States) -> Canvases:
+    """Columns that score canvases, on the policy's device.
 
     Blocks with step -1 take no columns. All canvases share prompt and clean columns, and see
     neither one another nor their own block's finished text.
     """
-    B, mask_id, device = policy.block_size, policy.mask_token_id, policy.device
-    N, C, blocks = steps.shape
-    L = blocks * B
+    B = policy.block_size
+    N, C, L = shown.step.shape
     prompt, prompt_mask = pad_left([one.prompt for one in trajectories], policy.pad_token_id)
-    tokens = _padded([one.tokens for one in trajectories], L, policy.pad_token_id)
-    reveal = _padded([one.reveal_step for one in trajectories], L, -1)
-    real = torch.arange(L) < torch.tensor([[len(one.tokens)] for one in trajectories])
-    step = steps.repeat_interleave(B, dim=2)  # [N, C, L]
-    wanted = (step >= 0) & real[:, None]
-    shown = (reveal[:, None] >= 0) & (reveal[:, None] < step)
-    noisy = torch.where(shown, tokens[:, None], mask_id)
+    noisy = torch.where(shown.masked, policy.mask_token_id, shown.tokens[:, None])
     columns = build_columns(
-        prompt, prompt_mask, tokens, real, noisy if B > 1 else None, B, policy.context,
+        prompt, prompt_mask, shown.tokens, shown.real, noisy if B > 1 else None, B, policy.context,
         dtype=policy.dtype,
     )  # fmt: skip
     scored_by = columns.noisy_from if B > 1 else columns.clean_from.expand(C, L)
-    copies = wanted.flatten(1) if B > 1 else wanted.new_zeros(N, 0)
-    kept = torch.cat([prompt_mask, real, copies], dim=1)  # [N, S]
-    kept[:, : prompt.shape[1]] = True
+    copies = shown.wanted.flatten(1) if B > 1 else shown.wanted.new_zeros(N, 0)
+    kept = torch.cat([torch.ones_like(prompt_mask), shown.real, copies], dim=1)  # [N, S]
     ids, positions, attention, place = _compact(columns, kept)
     scored = place.gather(1, scored_by.flatten()[None].expand(N, -1)).view(N, C, L)
-    made = Canvases(
-        ids, positions, attention, tokens, reveal,
-        wanted & ~shown, wanted & (reveal[:, None] == step), scored,
-    )  # fmt: skip
-    return Canvases(*(getattr(made, name).to(device) for name in Canvases.__slots__))
+    return Canvases(*(part.to(policy.device) for part in (ids, positions, attention, scored)))
 
 
 def _compact(columns: Columns, kept: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -130,14 +156,25 @@ def replay(score: Score, policy: Policy, trajectories: Sequence[Trajectory]) -> 
     At the weights and temperature that drew a trajectory it equals the recorded one. All rows must
     share one temperature (0 is scored at 1, as it is recorded).
     """
-    canvases = lay_out(policy, trajectories, every_step(trajectories))
-    logits = canvases.logits(score, canvases.committed, policy.mask_token_id).float()
-    targets = canvases.tokens[:, None].expand_as(canvases.committed)[canvases.committed]
+    return commit_laws(score, policy, trajectories)[0]
+
+
+def commit_laws(
+    score: Score, policy: Policy, trajectories: Sequence[Trajectory]
+) -> tuple[Tensor, Tensor]:
+    """`replay`, and the entropy in nats of the law behind each commit, without gradient: [N, L]."""
+    shown = states(trajectories, every_step(trajectories), policy.pad_token_id)
+    canvases = lay_out(policy, trajectories, shown)
+    committed = shown.committed.to(policy.device)
+    logits = canvases.logits(score, committed, policy.mask_token_id).float()
     law = (logits / (trajectories[0].temperature or 1.0)).log_softmax(-1)
+    targets = shown.tokens.to(policy.device)[:, None].expand_as(committed)[committed]
     found = law.gather(1, targets[:, None])[:, 0]
-    spread = torch.zeros_like(canvases.committed, dtype=found.dtype)
+    entropy = torch.special.entr(law.detach().exp()).sum(-1)
     # one canvas commits each position, so the sum over canvases picks its value
-    return spread.masked_scatter(canvases.committed, found).sum(1)
+    blank = torch.zeros_like(committed, dtype=found.dtype)
+    spread = [blank.masked_scatter(committed, values).sum(1) for values in (found, entropy)]
+    return spread[0], spread[1]
 
 
 @torch.no_grad()

@@ -39,7 +39,18 @@ def train_tokenizer(catalogue: Catalogue, grammar: Grammar) -> PreTrainedTokeniz
 
 
 def _words(catalogue: Catalogue, grammar: Grammar) -> Iterable[str]:
-    yield from ("history", "candidates", "rank", "theme", "order", START, OPEN, NEXT, CLOSE, MISSING)
+    yield from (
+        "history",
+        "candidates",
+        "rank",
+        "theme",
+        "order",
+        START,
+        OPEN,
+        NEXT,
+        CLOSE,
+        MISSING,
+    )
     yield from THEMES
     yield from LABELS
     yield from (f"={value}" for value in range(MAX_POINTS + 1))

@@ -129,7 +129,7 @@ def _step(
     batch = objective.batch(step)
     total = float(batch.weights.sum())
     rows = len(batch.keys)
-    size = config.micro_batch or rows
+    size = config.micro_batch or max(1, rows)
     sums = {"loss": 0.0}
     starts = range(acc.process_index * size, rows, acc.num_processes * size)
     for first in starts:

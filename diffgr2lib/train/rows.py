@@ -105,6 +105,27 @@ def encode_row(
     return Row(prompt, ids, [*weights, answer_weight], key)
 
 
+def answer_weights(
+    tokenizer: PreTrainedTokenizerFast, tokens: list[int], trace_weight: float, answer_weight: float
+) -> list[float]:
+    """A weight for each token of a decoded response: the answer begins at its last opening brace.
+
+    A response without an answer is all trace.
+    """
+    text = str(tokenizer.decode(tokens))
+    start = text.rfind(START[:-2])
+    if start < 0:
+        return [trace_weight] * len(tokens)
+    low, high = 0, len(tokens)  # the number of tokens that end at or before the brace
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(str(tokenizer.decode(tokens[:middle])).rstrip()) <= start:
+            low = middle
+        else:
+            high = middle - 1
+    return [trace_weight] * low + [answer_weight] * (len(tokens) - low)
+
+
 def collate(rows: Sequence[Row], pad: int, end: int, block_size: int) -> Batch:
     """Pad rows to one batch, and fill each response with end tokens to the end of its last block.
 

@@ -43,8 +43,7 @@ def test_claim_23_one_clean_forward_is_not_a_replay():
     config = settings(temperature=1.0, tau=0.3, max_new_tokens=12)
     made = decode_blocks(policy, prompt, mask, config, seeded(4)).trajectories
     shown_at_once = [
-        Trajectory(**{**one.to_json(), "reveal_step": tuple(0 for _ in one.tokens)})
-        for one in made
+        Trajectory(**{**one.to_json(), "reveal_step": tuple(0 for _ in one.tokens)}) for one in made
     ]
     with torch.no_grad():
         right, wrong = (replay(policy.forward, policy, rows) for rows in (made, shown_at_once))

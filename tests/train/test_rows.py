@@ -2,7 +2,7 @@
 
 from diffgr2lib.data import scorecard
 from diffgr2lib.text.grammar import START
-from diffgr2lib.train.rows import collate, encode_prompt
+from diffgr2lib.train.rows import answer_weights, collate, encode_prompt
 
 
 def test_the_tokenizer_knows_every_word_and_gives_the_text_back(examples, grammar, tokenizer, rows):
@@ -52,3 +52,11 @@ def test_a_part_of_a_batch_drops_only_padding(tokenizer, rows):
             == batch.prompt[n + 2][batch.prompt_mask[n + 2]].tolist()
         )
         assert float(part.weights[n].sum()) == float(batch.weights[n + 2].sum())
+
+
+def test_weights_of_a_decoded_response_are_those_of_its_training_row(tokenizer, rows):
+    for row in rows:
+        found = answer_weights(tokenizer, row.response, 0.5, 1.0)
+        assert found == row.weights and len(set(found)) == 2
+    assert answer_weights(tokenizer, rows[0].response[:20], 0.5, 1.0) == [0.5] * 20
+    assert answer_weights(tokenizer, [], 0.5, 1.0) == []

@@ -1,0 +1,211 @@
+"""What each stage trains: its objective, and the report it makes on the way.
+
+`RECIPES` is the order of the method: mid-training, SFT and RL of the AR teacher, conversion
+fine-tuning, on-policy distillation, RL. "Diffusion-GR2" (arXiv 2607.01170), sections 2 to 6.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from diffgr2lib.config import StageTrain
+from diffgr2lib.evaluate.metrics import ndcg
+from diffgr2lib.evaluate.run import evaluate, response_text
+from diffgr2lib.model.policy import Policy
+from diffgr2lib.onpolicy.opd import Distil
+from diffgr2lib.onpolicy.reward import reward
+from diffgr2lib.onpolicy.rl import Judge, Judged, Reinforce
+from diffgr2lib.text.grammar import Grammar
+from diffgr2lib.train.mid import DictionaryRows, lookup_accuracy
+from diffgr2lib.train.objectives import Objective, Supervised
+from diffgr2lib.train.rows import Row, answer_weights, encode_prompt, encode_row
+
+if TYPE_CHECKING:
+    from diffgr2lib.stages import Stages
+
+LOOKUP_GOAL = 0.99  # mid-training stops when every SID level is copied this often
+Report = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A stage: the one it starts from, its objective, and the presets' sections that shape it."""
+
+    parent: str | None
+    objective: Callable[["Stages", Policy], Objective[Any]]
+    train: str
+    options: tuple[str, ...] = ()
+    converts: bool = False
+    teacher: str | None = None
+
+
+def mid(stages: "Stages", policy: Policy) -> Supervised:
+    """Item alignment on made-up dictionaries."""
+    batch = stages.preset.mid.batch
+    return Supervised(policy, [], batch, stages.seed, dictionary=dictionary(stages, policy))
+
+
+def sft(stages: "Stages", policy: Policy) -> Supervised:
+    """Supervised fine-tuning on kept traces."""
+    return _supervised(stages, policy, stages.preset.sft, stages.grammar)
+
+
+def no_trace(stages: "Stages", policy: Policy) -> Supervised:
+    """The answer alone."""
+    return _supervised(stages, policy, stages.preset.no_trace, replace(stages.grammar, trace=False))
+
+
+def cft(stages: "Stages", policy: Policy) -> Supervised:
+    """Conversion fine-tuning on the same traces."""
+    return _supervised(stages, policy, stages.preset.cft, stages.grammar, diffusion=True)
+
+
+def cft_more(stages: "Stages", policy: Policy) -> Supervised:
+    """CFT gone on with, at about the compute of OPD: what OPD has to beat."""
+    train = stages.preset.cft_more
+    return _supervised(stages, policy, train, stages.grammar, diffusion=True, epoch=1)
+
+
+def opd(stages: "Stages", policy: Policy) -> Distil:
+    """On-policy distillation from the AR teacher."""
+    preset, tokenizer = stages.preset, policy.tokenizer
+    train, options = preset.opd, preset.distillation
+    assert tokenizer is not None
+
+    def token_weights(tokens: Sequence[int]) -> list[float]:
+        weights = (train.trace_weight, train.answer_weight)
+        return answer_weights(tokenizer, list(tokens), *weights)
+
+    mixed = None
+    if options.cft_weight:
+        batch = replace(train, batch=train.batch * options.samples)
+        mixed = _supervised(stages, policy, batch, stages.grammar, diffusion=True)
+    prompts, keys = _prompts(stages, policy)
+    return Distil(
+        policy, stages.policy("ar"), prompts, keys, token_weights, train, options, preset.decode,
+        stages.seed, mixed,
+    )  # fmt: skip
+
+
+def ar(stages: "Stages", policy: Policy) -> Reinforce:
+    """RL of the AR teacher (B = 1)."""
+    return _reinforce(stages, policy, stages.preset.ar, "sft")
+
+
+def rl(stages: "Stages", policy: Policy) -> Reinforce:
+    """RL of the converted model by exact replay."""
+    return _reinforce(stages, policy, stages.preset.rl, "opd")
+
+
+RECIPES: dict[str, Recipe] = {
+    "mid": Recipe(None, mid, "mid"),
+    "sft": Recipe("mid", sft, "sft"),
+    "no_trace": Recipe("mid", no_trace, "no_trace"),
+    "ar": Recipe("sft", ar, "ar", ("reinforcement", "decode")),
+    "cft": Recipe("ar", cft, "cft", ("diffusion",), converts=True),
+    "cft_more": Recipe("cft", cft_more, "cft_more", ("diffusion",)),
+    "opd": Recipe("cft", opd, "opd", ("distillation", "decode"), teacher="ar"),
+    "rl": Recipe("opd", rl, "rl", ("reinforcement", "decode")),
+}
+
+
+def dictionary(stages: "Stages", policy: Policy) -> DictionaryRows | None:
+    """Mid-training rows, or None in the full form, where the checkpoint brings its own reading."""
+    data = stages.preset.data
+    if stages.preset.model.form == "full":
+        return None
+    assert policy.tokenizer is not None
+    return DictionaryRows(
+        policy.tokenizer, stages.grammar, stages.world.catalogue, data.candidates,
+        data.history_shown,
+    )  # fmt: skip
+
+
+def _supervised(
+    stages: "Stages",
+    policy: Policy,
+    train: StageTrain,
+    grammar: Grammar,
+    diffusion: bool = False,
+    epoch: int = 0,
+) -> Supervised:
+    """epoch: sets the order of rows and masks apart from that of an earlier stage on the rows."""
+    ar_weight = stages.preset.diffusion.ar_weight if diffusion else 0.0
+    drawn = dictionary(stages, policy) if train.mid_share else None
+    return Supervised(
+        policy, _rows(stages, policy, train, grammar), train.batch, stages.seed + 1000 * epoch,
+        diffusion=diffusion, dictionary=drawn, share=train.mid_share, ar_weight=ar_weight,
+    )  # fmt: skip
+
+
+def _rows(stages: "Stages", policy: Policy, train: StageTrain, grammar: Grammar) -> list[Row]:
+    assert policy.tokenizer is not None
+    weights = (train.trace_weight, train.answer_weight)
+    world = stages.world
+    return [
+        encode_row(policy.tokenizer, grammar, world.train[n], made, *weights)
+        for n, made in world.traces
+    ]
+
+
+def _prompts(stages: "Stages", policy: Policy) -> tuple[list[list[int]], list[str]]:
+    """Prompts of all training lists, and their names."""
+    examples = stages.world.train
+    assert policy.tokenizer is not None
+    prompts = [encode_prompt(policy.tokenizer, stages.grammar, example) for example in examples]
+    return prompts, [f"user {example.user}" for example in examples]
+
+
+def _reinforce(stages: "Stages", policy: Policy, train: StageTrain, reference: str) -> Reinforce:
+    preset, options = stages.preset, stages.preset.reinforcement
+    prompts, keys = _prompts(stages, policy)
+    anchor = stages.policy({"sft": "ar_sft"}.get(reference, reference)) if options.kl else None
+    judge = make_judge(stages, policy, options.alpha)
+    return Reinforce(
+        policy, prompts, keys, judge, train, options, preset.decode, stages.seed, anchor
+    )
+
+
+def make_judge(stages: "Stages", policy: Policy, alpha: float) -> Judge:
+    """Rewards responses to the training lists."""
+    grammar, examples = stages.grammar, stages.world.train
+
+    def judge(n: int, tokens: Sequence[int]) -> Judged:
+        example = examples[n]
+        parsed = grammar.parse(response_text(policy, list(tokens)), example)
+        count = len(example.candidates)
+        rank = None if parsed.order is None else parsed.order.index(example.target) + 1
+        given = reward(example.target + 1, rank, count, alpha)
+        return Judged(given, parsed.valid, parsed.order == tuple(range(count)))
+
+    return judge
+
+
+def report(stages: "Stages", name: str) -> Callable[[Policy], Report]:
+    """What is measured while a stage trains: look-ups, or answers on validation users."""
+    if name == "mid":
+        return lambda policy: _lookups(stages, policy)
+    settings = stages.preset.evaluate
+    grammar = replace(stages.grammar, trace=name != "no_trace")
+
+    def probe(policy: Policy) -> Report:
+        examples = stages.world.validation[: settings.probe]
+        title = f"{name} report"
+        found = evaluate(policy, grammar, examples, stages.preset.decode, settings.batch, title)
+        score = ndcg(np.array(found.ranks), 3).mean()
+        return {"valid": float(found.valid.mean()), "ndcg@3": float(score), "tpf": found.tpf}
+
+    return probe
+
+
+def _lookups(stages: "Stages", policy: Policy) -> Report:
+    rows = dictionary(stages, policy)
+    return {} if rows is None else lookup_accuracy(policy, rows)
+
+
+def lookups_stand(record: Report) -> bool:
+    """Whether every SID level is copied often enough to stop mid-training."""
+    levels = [value for name, value in record.items() if name.startswith("sid_")]
+    return bool(levels) and min(levels) > LOOKUP_GOAL
