@@ -83,8 +83,9 @@ def opd(stages: "Stages", policy: Policy) -> Distil:
         batch = replace(train, batch=train.batch * options.samples)
         mixed = _supervised(stages, policy, batch, stages.grammar, diffusion=True)
     prompts, keys = _prompts(stages, policy)
+    teacher = stages.policy("ar_sft")
     return Distil(
-        policy, stages.policy("ar"), prompts, keys, token_weights, train, options, preset.decode,
+        policy, teacher, prompts, keys, token_weights, train, options, preset.decode,
         stages.seed, mixed,
     )  # fmt: skip
 
@@ -104,14 +105,14 @@ RECIPES: dict[str, Recipe] = {
     "sft": Recipe("mid", sft, "sft"),
     "no_trace": Recipe("mid", no_trace, "no_trace"),
     "ar": Recipe("sft", ar, "ar", ("reinforcement", "decode")),
-    "cft": Recipe("ar", cft, "cft", ("diffusion",), converts=True),
+    "cft": Recipe("sft", cft, "cft", ("diffusion",), converts=True),
     "cft_more": Recipe("cft", cft_more, "cft_more", ("diffusion",)),
-    "opd": Recipe("cft", opd, "opd", ("distillation", "decode"), teacher="ar"),
+    "opd": Recipe("cft", opd, "opd", ("distillation", "decode"), teacher="sft"),
     "rl": Recipe("opd", rl, "rl", ("reinforcement", "decode")),
 }
 
 
-def dictionary(stages: "Stages", policy: Policy) -> DictionaryRows | None:
+def dictionary(stages: "Stages", policy: Policy, ranking: float = 0.25) -> DictionaryRows | None:
     """Mid-training rows, or None in the full form, where the checkpoint brings its own reading."""
     data = stages.preset.data
     if stages.preset.model.form == "full":
@@ -119,7 +120,7 @@ def dictionary(stages: "Stages", policy: Policy) -> DictionaryRows | None:
     assert policy.tokenizer is not None
     return DictionaryRows(
         policy.tokenizer, stages.grammar, stages.world.catalogue, data.candidates,
-        data.history_shown,
+        data.history_shown, ranking,
     )  # fmt: skip
 
 
@@ -133,7 +134,8 @@ def _supervised(
 ) -> Supervised:
     """epoch: sets the order of rows and masks apart from that of an earlier stage on the rows."""
     ar_weight = stages.preset.diffusion.ar_weight if diffusion else 0.0
-    drawn = dictionary(stages, policy) if train.mid_share else None
+    # look-ups stand by now: what a small model still lacks is practice in putting points in order
+    drawn = dictionary(stages, policy, 1.0 if diffusion else 0.5) if train.mid_share else None
     return Supervised(
         policy, _rows(stages, policy, train, grammar), train.batch, stages.seed + 1000 * epoch,
         diffusion=diffusion, dictionary=drawn, share=train.mid_share, ar_weight=ar_weight,

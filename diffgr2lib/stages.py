@@ -40,7 +40,7 @@ READINGS = {  # system -> the stage whose weights it has; see `Stages.policy`
     "ar_sft": "sft",
     "ar_no_trace": "no_trace",
     "ar": "ar",
-    "naive": "ar",
+    "naive": "sft",
     "cft": "cft",
     "cft_more": "cft_more",
     "opd": "opd",

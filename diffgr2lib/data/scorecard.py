@@ -1,7 +1,7 @@
 """The scorecard: a small table of integer points over the evidence, and the traces that it writes.
 
 A trace states a theme (the pattern in the history that it follows), adds up each candidate's points
-and orders by them. Rejection sampling keeps a theme that helps, as GR2 keeps a helpful trace.
+and moves the best to the front. Rejection sampling keeps a theme that helps, as GR2 keeps a trace.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +24,7 @@ DOUBLED = {
     "follow": ("follow", "complement"),
 }
 MAX_POINTS = 63
+PROMOTED = 3  # how many of the best a trace moves to the front; the others keep their order
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,17 @@ def order_by(points: Sequence[float] | np.ndarray) -> tuple[int, ...]:
     return tuple(int(k) for k in np.argsort(-np.asarray(points, dtype=float), kind="stable"))
 
 
+def best_first(points: Sequence[float] | np.ndarray) -> tuple[int, ...]:
+    """The `PROMOTED` indices of most points, best first, ties in the retriever's order."""
+    return order_by(points)[:PROMOTED]
+
+
+def promote(points: Sequence[float] | np.ndarray) -> tuple[int, ...]:
+    """All indices: the best by points first, then the others in the retriever's order."""
+    best = best_first(points)
+    return (*best, *(k for k in range(len(points)) if k not in best))
+
+
 def fit_weights(examples: Sequence[Example], ridge: float = 1.0) -> np.ndarray:
     """Conditional logistic regression: the true candidate among its list, weights [sum of levels].
 
@@ -108,7 +120,7 @@ def fit(examples: Sequence[Example], scale: float = 4.0) -> Scorecard:
 def trace(card: Scorecard, example: Example, theme: str = "balanced") -> Trace:
     """The trace that the card writes under one theme."""
     points = card.totals(evidence(example), theme)
-    return Trace(theme, tuple(int(p) for p in points), order_by(points))
+    return Trace(theme, tuple(int(p) for p in points), promote(points))
 
 
 def rejection_sample(

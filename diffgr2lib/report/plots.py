@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from diffgr2lib.report.figures import PALETTE
-from diffgr2lib.report.ladder import SYSTEMS
+from diffgr2lib.report.ladder import SYSTEMS, TEACHER
 from diffgr2lib.train.loop import History
 
 KINDS = {
@@ -28,7 +28,7 @@ def ladder(table: pd.DataFrame, metric: str = "recall@1", label: str = "Recall@1
     axis.errorbar(
         value, places, xerr=[value - low, high - value], fmt="o", color=PALETTE[0], capsize=3
     )
-    for system, style in (("floor", ":"), ("ar_sft", "--")):
+    for system, style in (("floor", ":"), (TEACHER, "--")):
         for at in table.loc[table["system"] == system, metric]:
             axis.axvline(at, color="0.5", linestyle=style, linewidth=1, zorder=0)
     axis.set_yticks(places, [SYSTEMS[name] for name in table["system"]])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from diffgr2lib.data.evidence import brand_count, category_count
+from diffgr2lib.data.scorecard import best_first
 from diffgr2lib.data.types import Candidate, Example, Item
 from diffgr2lib.errors import GrammarError
 
@@ -160,10 +161,7 @@ class Grammar:
         return " ".join([*parts, self._answer(example, order, theme if self.trace else MISSING)])
 
     def trace_parts(self, example: Example, theme: str, points: tuple[int, ...]) -> list[str]:
-        """The reasoning: the theme; evidence and points per candidate; the points in order.
-
-        Candidates without points (fewer points than candidates) are left out of the order.
-        """
+        """The reasoning: the theme; evidence and points per candidate; the best by points."""
         full = self.form == "full"
         parts = [f"The history points to: {theme}.\n" if full else f"theme {theme}"]
         for k, candidate in enumerate(example.candidates):
@@ -174,9 +172,8 @@ class Grammar:
             line = f"{LABELS[k]} {self.sid_text(item.sid)} {evidence}"
             line += f" ={points[k]}" if k < len(points) else ""
             parts.append(f"{line}\n" if full else line)
-        best = sorted(range(len(points)), key=lambda k: -points[k])  # ties: the retriever's order
-        ranked = " ".join(f"={points[k]} {LABELS[k]}" for k in best)
-        parts.append(f"In order: {ranked}\n" if full else f"order {ranked}")
+        best = " ".join(f"={points[k]} {LABELS[k]}" for k in best_first(points))
+        parts.append(f"The best: {best}\n" if full else f"best {best}")
         return parts
 
     def _answer(self, example: Example, order: tuple[int, ...], theme: str) -> str:
@@ -226,7 +223,7 @@ class Grammar:
         return re.compile(rf"[A-Z] <\|sid_begin\|>{inner}<\|sid_end\|>")
 
     def _read_trace(self, response: str, count: int) -> tuple[str | None, tuple[int, ...] | None]:
-        trace = re.split(r"\border\b", response.split(START.strip('"'), 1)[0], maxsplit=1)[0]
+        trace = re.split(r"\bbest\b", response.split(START.strip('"'), 1)[0], maxsplit=1)[0]
         theme = re.search(r"(?:\btheme|points to:) (\w+)", trace)
         points = [int(value) for value in re.findall(r"(?:^|\s)=(\d{1,6})(?=\s|$)", trace)]
         return (theme[1] if theme else None), (tuple(points) if len(points) == count else None)

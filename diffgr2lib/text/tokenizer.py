@@ -44,7 +44,7 @@ def _words(catalogue: Catalogue, grammar: Grammar) -> Iterable[str]:
         "candidates",
         "rank",
         "theme",
-        "order",
+        "best",
         START,
         OPEN,
         NEXT,

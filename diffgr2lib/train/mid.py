@@ -1,4 +1,4 @@
-"""Mid-training rows: labelled items, asked for by label in random order.
+"""Mid-training rows: labelled items, asked for by label in random order, or ranked by given points.
 
 GR2's first stage aligns the item vocabulary with the language model (GR2, arXiv 2602.07774; item
 alignment after OneRec-Think). What a small model needs of it are look-ups: label -> SID, item ->
@@ -6,14 +6,17 @@ category and brand, and counting matches in the history. The items are made up f
 nothing can be memorised, and the lengths of history and list vary, so positions give nothing away.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from diffgr2lib.data.scorecard import THEMES, promote
 from diffgr2lib.data.types import Candidate, Catalogue, Example, Item
 from diffgr2lib.model.columns import build_columns
 from diffgr2lib.model.policy import Policy
-from diffgr2lib.text.grammar import LEVELS, Grammar
+from diffgr2lib.text.grammar import LABELS, LEVELS, Grammar
 from diffgr2lib.train.rows import Row, collate
 
 SHORT = 4  # half of the rows have at most this many candidates: there the look-up forms first
@@ -22,7 +25,8 @@ SHORT = 4  # half of the rows have at most this many candidates: there the look-
 class DictionaryRows:
     """Draws mid-training rows over a catalogue's codes, categories and brands (compact form).
 
-    candidates: most a row may have. history: most purchases. asks: names asked for in a row.
+    candidates: most a row may have. history: most purchases. ranking: share of rows that rank
+    by given points, as the end of a trace does. asks: names asked for in any other row.
     """
 
     def __init__(
@@ -32,17 +36,21 @@ class DictionaryRows:
         catalogue: Catalogue,
         candidates: int,
         history: int,
+        ranking: float = 0.25,
         asks: int = 16,
     ) -> None:
         self.vocabulary = tokenizer.get_vocab()
         self.grammar, self.catalogue = grammar, catalogue
-        self.candidates, self.history, self.asks = candidates, history, asks
+        self.candidates, self.history = candidates, history
+        self.ranking, self.asks = ranking, asks
 
     def draw(self, rng: np.random.Generator, key: str, count: int | None = None) -> Row:
         """One row; `count` fixes the number of candidates (probes use the full list)."""
         most = self.candidates if rng.random() < 0.5 else min(SHORT, self.candidates)
         K = count or int(rng.integers(2, most + 1))
         example = self._example(rng, K)
+        if count is None and rng.random() < self.ranking:
+            return self._ranked(rng, example, key)
         prompt = self.grammar.prompt(example).split()
         response, weights = [], []
         lines = count is None and rng.random() < 0.5
@@ -52,6 +60,22 @@ class DictionaryRows:
             weights += [0.0, *[1.0] * (len(words) - 1)]  # which label comes next is chance
         return Row(self._ids(prompt), self._ids(response), weights, f"dictionary {key}")
 
+    def _ranked(self, rng: np.random.Generator, example: Example, key: str) -> Row:
+        """Labelled items with random points, then their order and the answer."""
+        K = len(example.candidates)
+        points = tuple(rng.integers(0, rng.integers(K, 50), K).tolist())
+        lines = [
+            f"{LABELS[k]} {self.grammar.sid_text(candidate.item.sid)} ={points[k]}"
+            for k, candidate in enumerate(example.candidates)
+        ]
+        order = promote(points)
+        response = [
+            *self.grammar.trace_parts(example, THEMES[0], points)[-1].split(),
+            *replace(self.grammar, trace=False).response(example, order).split(),
+        ]
+        prompt = self._ids(["candidates", *" ".join(lines).split(), "rank"])
+        return Row(prompt, self._ids(response), [1.0] * len(response), f"ranking {key}")
+
     def _asked(self, rng: np.random.Generator, K: int, asks: int) -> list[int]:
         asked: list[int] = []
         while len(asked) < asks:
@@ -59,7 +83,8 @@ class DictionaryRows:
         return asked[:asks]
 
     def _name(self, example: Example, k: int) -> list[str]:
-        return self.grammar.name(k, example.candidates[k]).split()
+        """Label and SID, whatever the answer shows: the trace cites both."""
+        return [LABELS[k], *self.grammar.sid_words(example.candidates[k].item.sid)]
 
     def _line(self, example: Example, k: int) -> list[str]:
         """The candidate's line of a trace, its points left out."""

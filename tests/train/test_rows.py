@@ -1,7 +1,13 @@
 """Rows: what is encoded decodes to the text; weights, padding and end tokens are as promised."""
 
+import json
+import re
+
+import numpy as np
+
 from diffgr2lib.data import scorecard
 from diffgr2lib.text.grammar import START
+from diffgr2lib.train.mid import DictionaryRows
 from diffgr2lib.train.rows import answer_weights, collate, encode_prompt
 
 
@@ -60,3 +66,21 @@ def test_weights_of_a_decoded_response_are_those_of_its_training_row(tokenizer, 
         assert found == row.weights and len(set(found)) == 2
     assert answer_weights(tokenizer, rows[0].response[:20], 0.5, 1.0) == [0.5] * 20
     assert answer_weights(tokenizer, [], 0.5, 1.0) == []
+
+
+def test_ranking_rows_promote_the_best_by_points(catalogue, grammar, tokenizer):
+    rng = np.random.default_rng(0)
+    rows = DictionaryRows(tokenizer, grammar, catalogue, 10, 4, ranking=1.0)
+    for n in range(20):
+        row = rows.draw(rng, f"{n}")
+        prompt, text = tokenizer.decode(row.prompt), tokenizer.decode(row.response)
+        points = [int(value) for value in re.findall(r"=(\d+)", prompt)]
+        labels = re.findall(r"([A-Z]) <", prompt)
+        order = re.findall(r"=(\d+) ([A-Z])", text)
+        best = sorted(range(len(points)), key=lambda k: -points[k])[:3]
+        assert [(int(p), label) for p, label in order] == [(points[k], labels[k]) for k in best]
+        answer = json.loads(text[text.index("{") :])
+        named = [name.split()[0] for name in answer["recommendations"]]
+        rest = [label for k, label in enumerate(labels) if k not in best]
+        assert named == [labels[k] for k in best] + rest
+        assert set(row.weights) == {1.0}
