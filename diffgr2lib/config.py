@@ -315,11 +315,11 @@ PRESETS = {
             source="beauty", sid_levels=4, codes=256, train_positions=10, max_train=20000,
             max_validation=500, max_test=3000,
         ),  # fmt: skip
+        model=ModelConfig(),
         mid=StageTrain(steps=600),
-        sft=StageTrain(steps=700, mid_share=0.1),
-        no_trace=StageTrain(steps=350, mid_share=0.1),
-        cft=StageTrain(steps=700, batch=16, lr=0.01, lr_embed=0.002),
-        evaluate=EvalConfig(sweep=256),
+        sft=StageTrain(steps=600, batch=20, mid_share=0.2, micro_batch=16, eval_every=100),
+        no_trace=StageTrain(steps=300, batch=16, mid_share=0.1, eval_every=100),
+        cft=StageTrain(steps=500, batch=12, eval_every=100),
     ),
 }  # fmt: skip
 
