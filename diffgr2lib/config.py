@@ -107,7 +107,7 @@ class StageTrain:
     """One training stage: lr is Muon's (hidden matrices), lr_embed AdamW's (all else).
 
     warmup and min_lr are fractions. micro_batch 0: the whole batch at once. mid_share: fraction of
-    each batch that is mid-training rows.
+    each batch that is mid-training rows. ranking: fraction of those that rank by given points.
     """
 
     steps: int
@@ -120,6 +120,7 @@ class StageTrain:
     trace_weight: float = 0.5
     answer_weight: float = 1.0
     mid_share: float = 0.0
+    ranking: float = 0.25
     eval_every: int = 25
     checkpoint_every: int = 100
     micro_batch: int = 0
@@ -129,7 +130,7 @@ class StageTrain:
         _check(
             self, steps=(1, 10**7), batch=(1, 10**6), lr=(0, 10), lr_embed=(0, 10), warmup=(0, 1),
             min_lr=(0, 1), clip=(0, 10**6), trace_weight=(0, 100), answer_weight=(0, 100),
-            mid_share=(0, 1), eval_every=(1, 10**7), checkpoint_every=(1, 10**7),
+            mid_share=(0, 1), ranking=(0, 1), eval_every=(1, 10**7), checkpoint_every=(1, 10**7),
             micro_batch=(0, 10**6),
         )  # fmt: skip
 
@@ -278,11 +279,22 @@ TOY = Preset(
     model=ModelConfig(answer="label"),
     diffusion=DiffusionConfig(block_size=8),
     mid=StageTrain(steps=400),
-    sft=StageTrain(steps=450, batch=20, mid_share=0.2, micro_batch=16, eval_every=75),
-    no_trace=StageTrain(steps=225, batch=16, mid_share=0.1, eval_every=75),
+    sft=StageTrain(steps=450, batch=20, mid_share=0.4, ranking=0.75, micro_batch=12, eval_every=75),
+    no_trace=StageTrain(steps=150, batch=16, mid_share=0.1, eval_every=75),
     ar=StageTrain(steps=20, batch=8, lr=0.001, lr_embed=0.0003, eval_every=10),
-    cft=StageTrain(steps=300, batch=12, eval_every=75),
-    cft_more=StageTrain(steps=60, batch=12, lr=0.005, lr_embed=0.001, eval_every=20),
+    cft=StageTrain(
+        steps=300, batch=16, mid_share=0.375, ranking=1.0, micro_batch=10, eval_every=75
+    ),
+    cft_more=StageTrain(
+        steps=60,
+        batch=16,
+        mid_share=0.375,
+        ranking=1.0,
+        micro_batch=10,
+        lr=0.005,
+        lr_embed=0.001,
+        eval_every=20,
+    ),
     opd=StageTrain(steps=30, batch=8, lr=0.002, lr_embed=0.0005, eval_every=10),
     rl=StageTrain(steps=20, batch=8, lr=0.001, lr_embed=0.0003, eval_every=10, micro_batch=16),
 )
@@ -317,9 +329,9 @@ PRESETS = {
         ),  # fmt: skip
         model=ModelConfig(),
         mid=StageTrain(steps=600),
-        sft=StageTrain(steps=600, batch=20, mid_share=0.2, micro_batch=16, eval_every=100),
-        no_trace=StageTrain(steps=300, batch=16, mid_share=0.1, eval_every=100),
-        cft=StageTrain(steps=500, batch=12, eval_every=100),
+        sft=dataclasses.replace(TOY.sft, steps=600, eval_every=100),
+        no_trace=dataclasses.replace(TOY.no_trace, steps=300, eval_every=100),
+        cft=dataclasses.replace(TOY.cft, steps=500, eval_every=100),
     ),
 }  # fmt: skip
 

@@ -43,8 +43,9 @@ class Recipe:
 
 def mid(stages: "Stages", policy: Policy) -> Supervised:
     """Item alignment on made-up dictionaries."""
-    batch = stages.preset.mid.batch
-    return Supervised(policy, [], batch, stages.seed, dictionary=dictionary(stages, policy))
+    train = stages.preset.mid
+    rows = dictionary(stages, policy, train.ranking)
+    return Supervised(policy, [], train.batch, stages.seed, dictionary=rows)
 
 
 def sft(stages: "Stages", policy: Policy) -> Supervised:
@@ -134,8 +135,7 @@ def _supervised(
 ) -> Supervised:
     """epoch: sets the order of rows and masks apart from that of an earlier stage on the rows."""
     ar_weight = stages.preset.diffusion.ar_weight if diffusion else 0.0
-    # look-ups stand by now: what a small model still lacks is practice in putting points in order
-    drawn = dictionary(stages, policy, 1.0 if diffusion else 0.5) if train.mid_share else None
+    drawn = dictionary(stages, policy, train.ranking) if train.mid_share else None
     return Supervised(
         policy, _rows(stages, policy, train, grammar), train.batch, stages.seed + 1000 * epoch,
         diffusion=diffusion, dictionary=drawn, share=train.mid_share, ar_weight=ar_weight,
