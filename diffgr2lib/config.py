@@ -249,7 +249,7 @@ class EvalConfig:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """All settings of one job."""
+    """All settings of one job. causal: how the model for lossless decoding reads a response."""
 
     name: str
     data: DataConfig
@@ -265,6 +265,9 @@ class Preset:
     distillation: Distillation = field(default_factory=Distillation)
     reinforcement: Reinforcement = field(default_factory=Reinforcement)
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
+    causal: DiffusionConfig = field(
+        default_factory=lambda: DiffusionConfig(context="causal", ar_weight=1.0)
+    )
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     evaluate: EvalConfig = field(default_factory=EvalConfig)
 
@@ -278,6 +281,7 @@ TOY = Preset(
     data=DataConfig(),
     model=ModelConfig(answer="label"),
     diffusion=DiffusionConfig(block_size=8),
+    causal=DiffusionConfig(block_size=8, context="causal", ar_weight=1.0),
     mid=StageTrain(steps=400),
     sft=StageTrain(steps=450, batch=20, mid_share=0.4, ranking=0.75, micro_batch=12, eval_every=75),
     no_trace=StageTrain(steps=150, batch=16, mid_share=0.1, eval_every=75),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diffgr2lib.config import StageTrain
+from diffgr2lib.config import DiffusionConfig, StageTrain
 from diffgr2lib.evaluate.metrics import ndcg
 from diffgr2lib.evaluate.run import evaluate, response_text
 from diffgr2lib.model.policy import Policy
@@ -31,13 +31,16 @@ Report = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A stage: the one it starts from, its objective, and the presets' sections that shape it."""
+    """A stage: the one it starts from, its objective, and the preset's sections that shape it.
+
+    converts: the section that says how the converted model reads, where the stage converts.
+    """
 
     parent: str | None
     objective: Callable[["Stages", Policy], Objective[Any]]
     train: str
     options: tuple[str, ...] = ()
-    converts: bool = False
+    converts: str = ""
     teacher: str | None = None
 
 
@@ -60,13 +63,19 @@ def no_trace(stages: "Stages", policy: Policy) -> Supervised:
 
 def cft(stages: "Stages", policy: Policy) -> Supervised:
     """Conversion fine-tuning on the same traces."""
-    return _supervised(stages, policy, stages.preset.cft, stages.grammar, diffusion=True)
+    preset = stages.preset
+    return _supervised(stages, policy, preset.cft, stages.grammar, preset.diffusion)
+
+
+def cft_causal(stages: "Stages", policy: Policy) -> Supervised:
+    """CFT with causal context and an AR co-loss: the model for lossless decoding."""
+    return _supervised(stages, policy, stages.preset.cft, stages.grammar, stages.preset.causal)
 
 
 def cft_more(stages: "Stages", policy: Policy) -> Supervised:
     """CFT gone on with, at about the compute of OPD: what OPD has to beat."""
-    train = stages.preset.cft_more
-    return _supervised(stages, policy, train, stages.grammar, diffusion=True, epoch=1)
+    preset = stages.preset
+    return _supervised(stages, policy, preset.cft_more, stages.grammar, preset.diffusion, epoch=1)
 
 
 def opd(stages: "Stages", policy: Policy) -> Distil:
@@ -82,7 +91,7 @@ def opd(stages: "Stages", policy: Policy) -> Distil:
     mixed = None
     if options.cft_weight:
         batch = replace(train, batch=train.batch * options.samples)
-        mixed = _supervised(stages, policy, batch, stages.grammar, diffusion=True)
+        mixed = _supervised(stages, policy, batch, stages.grammar, preset.diffusion)
     prompts, keys = _prompts(stages, policy)
     teacher = stages.policy("ar_sft")
     return Distil(
@@ -106,7 +115,8 @@ RECIPES: dict[str, Recipe] = {
     "sft": Recipe("mid", sft, "sft"),
     "no_trace": Recipe("mid", no_trace, "no_trace"),
     "ar": Recipe("sft", ar, "ar", ("reinforcement", "decode")),
-    "cft": Recipe("sft", cft, "cft", ("diffusion",), converts=True),
+    "cft": Recipe("sft", cft, "cft", ("diffusion",), converts="diffusion"),
+    "cft_causal": Recipe("sft", cft_causal, "cft", ("causal",), converts="causal"),
     "cft_more": Recipe("cft", cft_more, "cft_more", ("diffusion",)),
     "opd": Recipe("cft", opd, "opd", ("distillation", "decode"), teacher="sft"),
     "rl": Recipe("opd", rl, "rl", ("reinforcement", "decode")),
@@ -130,15 +140,16 @@ def _supervised(
     policy: Policy,
     train: StageTrain,
     grammar: Grammar,
-    diffusion: bool = False,
+    diffusion: DiffusionConfig | None = None,
     epoch: int = 0,
 ) -> Supervised:
     """epoch: sets the order of rows and masks apart from that of an earlier stage on the rows."""
-    ar_weight = stages.preset.diffusion.ar_weight if diffusion else 0.0
+    ar_weight = diffusion.ar_weight if diffusion else 0.0
     drawn = dictionary(stages, policy, train.ranking) if train.mid_share else None
     return Supervised(
         policy, _rows(stages, policy, train, grammar), train.batch, stages.seed + 1000 * epoch,
-        diffusion=diffusion, dictionary=drawn, share=train.mid_share, ar_weight=ar_weight,
+        diffusion=diffusion is not None, dictionary=drawn, share=train.mid_share,
+        ar_weight=ar_weight,
     )  # fmt: skip
 
 

@@ -42,6 +42,8 @@ READINGS = {  # system -> the stage whose weights it has; see `Stages.policy`
     "ar": "ar",
     "naive": "sft",
     "cft": "cft",
+    "cft_causal": "cft_causal",
+    "ar_causal": "cft_causal",
     "cft_more": "cft_more",
     "opd": "opd",
     "rl": "rl",
@@ -100,7 +102,8 @@ class Stages:
         def build(out: Path, work: Path) -> dict[str, Any]:
             policy = self._start() if parent is None else self._load(parent)
             if recipe.converts:
-                policy = convert(policy, preset.diffusion.block_size, preset.diffusion.context)
+                reading = getattr(preset, recipe.converts)
+                policy = convert(policy, reading.block_size, reading.context)
             move(policy, self.device)
             probe = report(self, name)
             history = fit(
@@ -117,14 +120,18 @@ class Stages:
         return self._stage(name, plain, parents, modules, build)
 
     def policy(self, system: str) -> Policy:
-        """A trained policy by system name; `naive` is the AR teacher's weights, converted."""
+        """A trained policy by system name.
+
+        `naive` is the AR teacher's weights, converted; `ar_causal` those of `cft_causal`, read one
+        token at a time.
+        """
         if system not in READINGS:
             raise ConfigError(f"There is no system {system!r}; use one of {', '.join(READINGS)}.")
         policy = self._load(self.trained(READINGS[system]))
         if system == "naive":
             diffusion = self.preset.diffusion
             policy = convert(policy, diffusion.block_size, diffusion.context)
-        return policy
+        return replace(policy, block_size=1) if system == "ar_causal" else policy
 
     # -- evaluation --------------------------------------------------------------------------------
 
@@ -133,12 +140,13 @@ class Stages:
     ) -> Evaluation:
         """Decode a system over the first `limit` users of a split (all by default), once."""
         parent = self.trained(READINGS[system])
+        reading = self.preset.causal if system.endswith("_causal") else self.preset.diffusion
         config = {
             "system": system,
             "decode": dataclasses.asdict(decode),
             "split": split,
             "limit": limit,
-            "diffusion": dataclasses.asdict(self.preset.diffusion),
+            "diffusion": dataclasses.asdict(reading),
         }
 
         def build(out: Path, work: Path) -> dict[str, Any]:
