@@ -43,6 +43,12 @@ BASELINES = ("floor", "logistic", "boosted", "scorecard")
 TEACHER = "ar_sft"  # whose gain over the floor a conversion has to recover
 
 
+def upto(system: str) -> list[str]:
+    """All systems of the ladder from the floor to this one, in order."""
+    names = list(SYSTEMS)
+    return names[: names.index(system) + 1]
+
+
 def dataset_table(run: "Run") -> pd.DataFrame:
     """Table 1: sizes, hit rates and floors of the data, one figure a row."""
     report = run.first.world.report
