@@ -283,18 +283,18 @@ TOY = Preset(
     diffusion=DiffusionConfig(block_size=8),
     causal=DiffusionConfig(block_size=8, context="causal", ar_weight=1.0),
     mid=StageTrain(steps=400),
-    sft=StageTrain(steps=450, batch=20, mid_share=0.4, ranking=0.75, micro_batch=12, eval_every=75),
+    sft=StageTrain(
+        steps=450, batch=22, mid_share=0.27, ranking=1.0, micro_batch=16, eval_every=150
+    ),
     no_trace=StageTrain(steps=150, batch=16, mid_share=0.1, eval_every=75),
     ar=StageTrain(steps=20, batch=8, lr=0.001, lr_embed=0.0003, eval_every=10),
-    cft=StageTrain(
-        steps=300, batch=16, mid_share=0.375, ranking=1.0, micro_batch=10, eval_every=75
-    ),
+    cft=StageTrain(steps=300, batch=15, mid_share=0.2, ranking=1.0, micro_batch=12, eval_every=75),
     cft_more=StageTrain(
         steps=60,
-        batch=16,
-        mid_share=0.375,
+        batch=15,
+        mid_share=0.2,
         ranking=1.0,
-        micro_batch=10,
+        micro_batch=12,
         lr=0.005,
         lr_embed=0.001,
         eval_every=20,
