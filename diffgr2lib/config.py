@@ -151,7 +151,11 @@ class DiffusionConfig:
 
 @dataclass(frozen=True, slots=True)
 class DecodeConfig:
-    """One way to decode; see "Decoding" in the README. tau may exceed 1 (one token a step)."""
+    """One way to decode; see "Decoding" in the README. tau may exceed 1 (one token a step).
+
+    speculative: lossless decoding of a causal-context policy; tau then bounds the drafts' runs.
+    remask_once: decode an invalid answer's blocks a second time, one token a step.
+    """
 
     tau: float = 0.9
     rule: Rule = "threshold"
@@ -161,12 +165,19 @@ class DecodeConfig:
     temperature: float = 0.0
     max_new_tokens: int = 224
     fused: bool = True
+    speculative: bool = False
+    remask_once: bool = False
 
     def __post_init__(self) -> None:
         """Check every field."""
         _check(self, tau=(-1, 100), k=(1, 4096), temperature=(0, 100), max_new_tokens=(1, 10**6))
         if self.distinct and self.constrained:
             raise ConfigError("DecodeConfig: constrained already implies distinct; set only one.")
+        if self.speculative and (self.distinct or self.constrained or self.remask_once):
+            raise ConfigError(
+                "DecodeConfig: speculative gives the AR model's own answer, so distinct, constrained"
+                " and remask_once cannot join it; set it alone."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +202,7 @@ class EvalConfig:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """All settings of one job."""
+    """All settings of one job. causal: how the model for lossless decoding reads a response."""
 
     name: str
     data: DataConfig
@@ -201,6 +212,9 @@ class Preset:
     no_trace: StageTrain
     cft: StageTrain
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig)
+    causal: DiffusionConfig = field(
+        default_factory=lambda: DiffusionConfig(context="causal", ar_weight=1.0)
+    )
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     evaluate: EvalConfig = field(default_factory=EvalConfig)
 

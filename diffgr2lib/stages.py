@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from diffgr2lib.artifacts import Artifact, Store, stage_key
-from diffgr2lib.config import DecodeConfig, Preset, StageTrain
+from diffgr2lib.config import DecodeConfig, DiffusionConfig, Preset, StageTrain
 from diffgr2lib.data import scorecard
 from diffgr2lib.data.lists import make_lists
 from diffgr2lib.data.scorecard import Scorecard, Trace
@@ -103,8 +103,14 @@ class Stages:
         """Conversion fine-tuning of the AR re-ranker."""
         return self._train("cft", self.preset.cft, self.sft(), self._cft_objective)
 
+    def cft_causal(self) -> Artifact:
+        """Conversion fine-tuning with causal context and an AR co-loss, for lossless decoding."""
+        return self._train("cft_causal", self.preset.cft, self.sft(), self._cft_causal_objective)
+
     def policy(self, system: str) -> Policy:
-        """A trained policy: `ar_sft`, `ar_no_trace`, `naive` (ar_sft converted) or `cft`."""
+        """A trained policy: `ar_sft`, `ar_no_trace`, `naive` (ar_sft converted), `cft`,
+        `cft_causal`, or `ar_causal` (the weights of `cft_causal`, read one token at a time).
+        """
         diffusion = self.preset.diffusion
         if system == "ar_sft":
             return self._load(self.sft())
@@ -114,7 +120,14 @@ class Stages:
             return convert(self._load(self.sft()), diffusion.block_size, diffusion.context)
         if system == "cft":
             return self._load(self.cft())
-        raise ConfigError(f"There is no system {system!r}; use ar_sft, ar_no_trace, naive or cft.")
+        if system == "cft_causal":
+            return self._load(self.cft_causal())
+        if system == "ar_causal":
+            return replace(self._load(self.cft_causal()), block_size=1)
+        raise ConfigError(
+            f"There is no system {system!r}; use ar_sft, ar_no_trace, naive, cft, cft_causal or"
+            " ar_causal."
+        )
 
     # -- evaluation --------------------------------------------------------------------------------
 
@@ -122,13 +135,17 @@ class Stages:
         self, system: str, decode: DecodeConfig, split: str = "test", limit: int | None = None
     ) -> Evaluation:
         """Decode a system over the first `limit` users of a split (all by default), once."""
-        parent = {"ar_no_trace": self.no_trace, "cft": self.cft}.get(system, self.sft)()
+        parents = {"ar_no_trace": self.no_trace, "cft": self.cft}
+        parents |= dict.fromkeys(("cft_causal", "ar_causal"), self.cft_causal)
+        parent = parents.get(system, self.sft)()
         config = {
             "system": system,
             "decode": dataclasses.asdict(decode),
             "split": split,
             "limit": limit,
-            "diffusion": dataclasses.asdict(self.preset.diffusion),
+            "diffusion": dataclasses.asdict(
+                self.preset.causal if system.endswith("_causal") else self.preset.diffusion
+            ),
         }
 
         def build(out: Path, work: Path) -> dict[str, Any]:
@@ -173,17 +190,18 @@ class Stages:
         make: Callable[[Policy], Supervised],
         probe: Callable[[Policy], dict[str, float]] | None = None,
     ) -> Artifact:
+        converted = {"cft": self.preset.diffusion, "cft_causal": self.preset.causal}
+        diffusion = converted.get(name)
         settings = {
             "train": dataclasses.asdict(config),
             "model": dataclasses.asdict(self.preset.model),
-            "diffusion": dataclasses.asdict(self.preset.diffusion) if name == "cft" else None,
+            "diffusion": dataclasses.asdict(diffusion) if diffusion else None,
         }
         parents = [self.data().key, *([parent.key] if parent else [])]
 
         def build(out: Path, work: Path) -> dict[str, Any]:
             policy = self._start() if parent is None else self._load(parent)
-            if name == "cft":
-                diffusion = self.preset.diffusion
+            if diffusion:
                 policy = convert(policy, diffusion.block_size, diffusion.context)
             move(policy, self.device)
             report = probe or self._answer_probe(name)
@@ -200,7 +218,7 @@ class Stages:
         return self._stage(name, settings, parents, TRAIN_MODULES, build)
 
     def history(self, name: str) -> History:
-        """The training log of `mid`, `sft`, `no_trace` or `cft`."""
+        """The training log of `mid`, `sft`, `no_trace`, `cft` or `cft_causal`."""
         return json.loads((getattr(self, name)().path / "history.json").read_text())
 
     def _load(self, artifact: Artifact) -> Policy:
@@ -250,23 +268,30 @@ class Stages:
         ]
 
     def _supervised(
-        self, policy: Policy, config: StageTrain, trace: bool, diffusion: bool
+        self,
+        policy: Policy,
+        config: StageTrain,
+        trace: bool,
+        diffusion: DiffusionConfig | None = None,
     ) -> Supervised:
         rows = self._rows(policy, config, replace(self.grammar, trace=trace))
         return Supervised(
-            policy, rows, config.batch, self.seed, diffusion=diffusion,
+            policy, rows, config.batch, self.seed, diffusion=diffusion is not None,
             dictionary=self._dictionary(policy) if config.mid_share else None,
-            share=config.mid_share, ar_weight=self.preset.diffusion.ar_weight if diffusion else 0.0,
+            share=config.mid_share, ar_weight=diffusion.ar_weight if diffusion else 0.0,
         )  # fmt: skip
 
     def _sft_objective(self, policy: Policy) -> Supervised:
-        return self._supervised(policy, self.preset.sft, trace=True, diffusion=False)
+        return self._supervised(policy, self.preset.sft, trace=True)
 
     def _no_trace_objective(self, policy: Policy) -> Supervised:
-        return self._supervised(policy, self.preset.no_trace, trace=False, diffusion=False)
+        return self._supervised(policy, self.preset.no_trace, trace=False)
 
     def _cft_objective(self, policy: Policy) -> Supervised:
-        return self._supervised(policy, self.preset.cft, trace=True, diffusion=True)
+        return self._supervised(policy, self.preset.cft, True, self.preset.diffusion)
+
+    def _cft_causal_objective(self, policy: Policy) -> Supervised:
+        return self._supervised(policy, self.preset.cft, True, self.preset.causal)
 
     # -- reports during training -------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from diffgr2lib.decode.constrain import (
 )
 from diffgr2lib.decode.prepare import Generators, check_room, draw, evaluating, prefill
 from diffgr2lib.decode.slots import Slots
+from diffgr2lib.decode.speculative import decode_speculative
 from diffgr2lib.decode.trajectory import Decoded, Trajectory, cut
 from diffgr2lib.errors import ModelError
 from diffgr2lib.model.cache import BlockCache
@@ -209,8 +210,11 @@ def decode_blocks(
 
     generators: one per row, needed above temperature 0; a row's tokens depend on its own only.
     table: the candidates' tokens, needed by `distinct` and `constrained`. Rows never influence one
-    another, and a row leaves the batch when everything up to its end token stands.
+    another, and a row leaves the batch when everything up to its end token stands. With
+    `speculative` the tokens are the AR model's; see `decode_speculative`.
     """
+    if config.speculative:
+        return decode_speculative(policy, prompt, prompt_mask, config, generators, record)
     with evaluating(policy):
         run = Run(policy, prompt, prompt_mask, config, generators, record, table)
         (fused if config.fused else unfused)(run)

@@ -25,6 +25,12 @@ def check_room(policy: Policy, prompt: int, response: int) -> None:
         )
 
 
+def check_prompt(prompt_mask: Tensor) -> None:
+    """Raise `ModelError` where a row of prompt_mask [N, P] does not end in a real token."""
+    if prompt_mask.shape[1] == 0 or not bool(prompt_mask[:, -1].all()):
+        raise ModelError("Pad prompts on the left, and give each row at least one real token.")
+
+
 def draw(
     generators: Generators | None, N: int, W: int, temperature: float, device: torch.device
 ) -> Tensor | None:
@@ -42,8 +48,7 @@ def draw(
 def prefill(policy: Policy, prompt: Tensor, prompt_mask: Tensor, cache: BlockCache) -> Tensor:
     """Store prompts [N, P] in one causal pass; logits [N, V] of the first response token."""
     P = prompt.shape[1]
-    if P == 0 or not bool(prompt_mask[:, -1].all()):
-        raise ModelError("Pad prompts on the left, and give each row at least one real token.")
+    check_prompt(prompt_mask)
     seen = visible(prompt_mask, prompt_mask[:, :0], 0, 1, "causal")
     attention, positions = additive(seen, policy.dtype), prompt_positions(prompt_mask)
     logits = policy.forward(prompt, positions, attention, cache, slice(P - 1, P))[:, 0]
