@@ -1,10 +1,15 @@
 """Lossless decoding: the model drafts by diffusion and verifies itself as the AR model.
 
-A pass holds ``[guess | canvas]``. The guess is a run of tokens that follow what is certain; its
+A pass holds ``[guess | canvas]``. The guess is a run of tokens, the first of them certain; its
 columns are causal, so their logits are the AR law of every guessed token and of the one after it:
 the longest agreeing run is kept, and the first disagreement is replaced from the AR law. The canvas
-of masks behind it drafts the next guess in the same pass, as if the whole guess will stand. Only
-causal context has this property. "Diffusion-GR2" (arXiv 2607.01170) names it as a next step.
+of masks behind it drafts the next block in the same pass, as if the whole guess will stand; where
+it does not, the rest of the guess is tried again before a new canvas. Only causal context has this
+property. "Diffusion-GR2" (arXiv 2607.01170) names it as a next step.
+
+Sampling shares each position's uniform between draft and AR law. That couples the two laws, as the
+rule min(1, p/q) with its residual law does, and the outcome is stronger than equality in law: the
+tokens are those of `decode_ar` with the same generators, whatever made the guess.
 """
 
 from typing import TYPE_CHECKING
@@ -26,9 +31,6 @@ if TYPE_CHECKING:
     from diffgr2lib.config import DecodeConfig
 
 
-REUSE, CAP = "jacobi", 0
-
-
 class Speculation:
     """State of one call. Of row n, `kept[n]` response tokens have stored keys and values, and the
     `count[n]` tokens after them are its guess, of which the first is certain.
@@ -43,7 +45,13 @@ class Speculation:
         generators: Generators | None,
     ) -> None:
         (N, P), B, device = prompt.shape, policy.block_size, policy.device
-        self.policy, self.config, self.W, self.P, self.B = policy, config, config.max_new_tokens, P, B
+        self.policy, self.config, self.W, self.P, self.B = (
+            policy,
+            config,
+            config.max_new_tokens,
+            P,
+            B,
+        )
         check_prompt(prompt_mask)
         check_room(policy, P, self.W)
         self.prompt, self.prompt_mask = prompt.to(device), prompt_mask.to(device).bool()
@@ -72,21 +80,19 @@ class Speculation:
         columns = slice(P - 1, P + B - 1)
         logits = self.policy.forward(ids, positions, attention, self.cache, columns)
         made = self.propose(logits, rows, self.kept)
-        self.bounds = self.take(made, rows, self.kept, torch.zeros_like(self.kept))
+        self.bounds = self.take(made, rows, self.kept, self.count, self.count)  # all zero
 
     def step(self) -> None:
         """One pass over the rows that still work: verify their guesses, draft the next ones."""
         (low, high, widest), rows, B = self.bounds, self.slots.rows, self.B
         kept, count, width = self.kept[rows], self.count[rows], widest + B
         here = torch.arange(width, device=rows.device)
-        places = kept[:, None] + here
-        masks = here >= count[:, None]
+        places, masks = kept[:, None] + here, here >= count[:, None]
         ids = self.tokens[rows[:, None], places].masked_fill(masks, self.policy.mask_token_id)
         stop = self.cache.place(kept + self.P, low + self.P, high + self.P, width)
         limit = limits(kept + self.P, count, B, width)
-        column = torch.arange(stop, device=rows.device)
-        seen = (column < limit[:, :, None]) & self.real[rows, None, :stop]
-        attention = additive(seen, self.policy.dtype)
+        seen = torch.arange(stop, device=rows.device) < limit[:, :, None]
+        attention = additive(seen & self.real[rows, None, :stop], self.policy.dtype)
         # a canvas's last column would score the next block's first token, which CFT never trains
         columns = slice(0, width - 1)
         positions = self.lengths[rows] + places
@@ -95,9 +101,7 @@ class Speculation:
         made = self.propose(logits, rows, kept + 1)
         agrees = (ids[:, 1:] == made.token) & ~masks[:, 1:]
         agreed = agrees.long().cumprod(1).sum(1)  # beside the first token, which was certain
-        if REUSE == "old":
-            made = Proposal(torch.where((here[1:] < count[:, None]) & (here[:-1] > agreed[:, None]), ids[:, 1:], made.token), made.confidence, made.log_probability)
-        self.bounds = self.take(made, rows, kept + 1, agreed, count)
+        self.bounds = self.take(made, rows, kept + 1, agreed, count - 1 - agreed)
 
     def propose(self, logits: Tensor, rows: Tensor, first: Tensor) -> Proposal:
         """A token for each place from first [n] on, from logits [n, Q, V]."""
@@ -109,12 +113,14 @@ class Speculation:
         return propose(logits, self.config.temperature, uniform)
 
     def take(
-        self, made: Proposal, rows: Tensor, first: Tensor, agreed: Tensor, count=None
+        self, made: Proposal, rows: Tensor, first: Tensor, agreed: Tensor, left: Tensor
     ) -> tuple[int, ...]:
-        """Write proposals from place first [n] on, of which `agreed` and the next are certain.
+        """Write what the columns made from place first [n] on; `agreed` and one more are certain.
 
-        The next guess goes on while confidence stays above tau, B tokens at most. Returns the least
-        and greatest `kept`, and the widest guess, of the rows that still work.
+        Where the whole guess stood (left 0), the canvas's drafts are the next guess, up to a block
+        and while their confidence stays above draft_tau. Else its last `left` columns are guessed
+        again, with what they gave behind the wrong token, and the canvas is drawn anew. Returns the
+        least and greatest `kept`, and the widest guess, of the rows that still work.
         """
         here = torch.arange(made.token.shape[1], device=rows.device)
         at = (rows[:, None], first[:, None] + here)
@@ -122,22 +128,16 @@ class Speculation:
         self.confidence[at] = made.confidence.float()
         self.log_probability[at] = made.log_probability.float()
         after = here - agreed[:, None]  # 0 at the last certain token
-        sure = (after <= 0) | (made.confidence > self.config.tau)
-        run = (sure.long().cumprod(1).sum(1) - agreed).clamp_max(CAP or self.B)
-        if REUSE == "none" and count is not None:
-            run = torch.where(agreed < count - 1, 1, run)
-        kept = first + agreed
-        self.kept[rows], self.count[rows] = kept, run
+        sure = (after <= 0) | (made.confidence > self.config.draft_tau)
+        run = (sure.long().cumprod(1).sum(1) - agreed).clamp_max(self.B)
+        kept, count = first + agreed, torch.where(left > 0, left, run)
+        self.kept[rows], self.count[rows] = kept, count
         ended = ((made.token == self.policy.eos_token_id) & (after <= 0)).any(1)
         ended |= kept + 1 >= self.W
-        bounds = torch.stack(
-            [
-                kept.masked_fill(ended, kept.max()).min(),
-                kept.masked_fill(ended, 0).max(),
-                run.masked_fill(ended, 1).max(),
-            ]
-        )
-        host = torch.cat([bounds, ended * LEFT]).tolist()  # the pass's one host synchronisation
+        least = kept.masked_fill(ended, self.W).min()
+        greatest, widest = (x.masked_fill(ended, 0).max() for x in (kept, count))
+        states = torch.cat([torch.stack([least, greatest, widest]), ended * LEFT])
+        host = states.tolist()  # the pass's one host synchronisation
         self.slots.update(host[3:])
         return tuple(host[:3])
 
@@ -176,9 +176,8 @@ def decode_speculative(
 ) -> Decoded:
     """Decode each prompt [N, P] (padded left) to exactly what `decode_ar` gives, in fewer passes.
 
-    At a temperature above 0 draft and AR law share the position's uniform, so that the tokens are
-    `decode_ar`'s with the same generators. tau: a guess goes on while the draft's confidence is
-    above it (0: the whole block). Raises `ModelError` under block context.
+    generators: one per row, needed above temperature 0. config.draft_tau ends a guess before the
+    first draft that is less sure (0: a whole block). Raises `ModelError` under block context.
     """
     if policy.context != "causal":
         raise ModelError(
