@@ -3,6 +3,7 @@
 from diffgr2lib.decode.ar import decode_ar
 from diffgr2lib.decode.block import decode_blocks
 from diffgr2lib.decode.constrain import AnswerGrammar, CandidateTable
+from diffgr2lib.decode.remask import decode_again
 from diffgr2lib.decode.speculative import decode_speculative
 from diffgr2lib.decode.trajectory import Decoded, Trajectory
 
@@ -11,6 +12,7 @@ __all__ = [
     "CandidateTable",
     "Decoded",
     "Trajectory",
+    "decode_again",
     "decode_ar",
     "decode_blocks",
     "decode_speculative",
