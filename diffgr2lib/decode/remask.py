@@ -1,7 +1,7 @@
 """`remask-once`: an invalid answer's blocks are masked and decoded a second time, token by token.
 
-After reversible diffusion decoding (RDD). Valid answers are left alone, so it can only mend; its cost
-is counted: a pass that stores the kept blocks again, then one token a pass.
+After reversible diffusion decoding (RDD). Valid answers are left alone, so it can only mend; its
+cost is counted: a pass that stores the kept blocks again, then one token a pass.
 """
 
 from collections.abc import Sequence
