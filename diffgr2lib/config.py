@@ -156,7 +156,12 @@ class DiffusionConfig:
 
 @dataclass(frozen=True, slots=True)
 class DecodeConfig:
-    """One way to decode; see "Decoding" in the README. tau may exceed 1 (one token a step)."""
+    """One way to decode; see "Decoding" in the README. tau may exceed 1 (one token a step).
+
+    speculative: lossless decoding of a causal-context policy. It has no use for tau; draft_tau ends
+    a guess before the first draft that is less sure (0: a whole block).
+    remask_once: decode an invalid answer's blocks a second time, one token a step.
+    """
 
     tau: float = 0.9
     rule: Rule = "threshold"
@@ -166,12 +171,23 @@ class DecodeConfig:
     temperature: float = 0.0
     max_new_tokens: int = 224
     fused: bool = True
+    speculative: bool = False
+    draft_tau: float = 0.0
+    remask_once: bool = False
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check(self, tau=(-1, 100), k=(1, 4096), temperature=(0, 100), max_new_tokens=(1, 10**6))
+        _check(
+            self, tau=(-1, 100), k=(1, 4096), temperature=(0, 100), max_new_tokens=(1, 10**6),
+            draft_tau=(0, 1),
+        )  # fmt: skip
         if self.distinct and self.constrained:
             raise ConfigError("DecodeConfig: constrained already implies distinct; set only one.")
+        if self.speculative and (self.distinct or self.constrained or self.remask_once):
+            raise ConfigError(
+                "DecodeConfig: speculative gives the AR model's own answer, so distinct,"
+                " constrained and remask_once cannot join it; set it alone."
+            )
 
 
 @dataclass(frozen=True, slots=True)
