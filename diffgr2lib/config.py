@@ -349,9 +349,8 @@ PRESETS = {
         ),  # fmt: skip
         model=ModelConfig(),
         mid=StageTrain(steps=600),
-        sft=dataclasses.replace(TOY.sft, steps=600, eval_every=100),
-        no_trace=dataclasses.replace(TOY.no_trace, steps=300, eval_every=100),
-        cft=dataclasses.replace(TOY.cft, steps=500, eval_every=100),
+        no_trace=dataclasses.replace(TOY.no_trace, steps=200, eval_every=100),
+        cft=dataclasses.replace(TOY.cft, steps=400, eval_every=100),
     ),
 }  # fmt: skip
 
