@@ -298,6 +298,7 @@ TOY = Preset(
     model=ModelConfig(answer="label"),
     diffusion=DiffusionConfig(block_size=8),
     causal=DiffusionConfig(block_size=8, context="causal", ar_weight=1.0),
+    decode=DecodeConfig(max_new_tokens=136),
     mid=StageTrain(steps=400),
     sft=StageTrain(
         steps=450, batch=22, mid_share=0.27, ranking=1.0, micro_batch=16, eval_every=150
@@ -348,9 +349,9 @@ PRESETS = {
             max_validation=500, max_test=3000,
         ),  # fmt: skip
         model=ModelConfig(),
+        decode=DecodeConfig(max_new_tokens=200),
         mid=StageTrain(steps=600),
-        no_trace=dataclasses.replace(TOY.no_trace, steps=200, eval_every=100),
-        cft=dataclasses.replace(TOY.cft, steps=400, eval_every=100),
+        sft=dataclasses.replace(TOY.sft, steps=400),
     ),
 }  # fmt: skip
 
