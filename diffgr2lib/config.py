@@ -352,6 +352,7 @@ PRESETS = {
         decode=DecodeConfig(max_new_tokens=200),
         mid=StageTrain(steps=600),
         sft=dataclasses.replace(TOY.sft, steps=400),
+        cft=dataclasses.replace(TOY.cft, steps=400, eval_every=100),
     ),
 }  # fmt: skip
 
