@@ -7,6 +7,7 @@ throughput.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -85,7 +86,7 @@ def measure(
     E, R, G = len(engines), repeats, len(work)
     seconds, first, tokens = np.zeros((3, E, R, G))
     outputs: list[list[Decoded]] = [[] for _ in engines]
-    peaks = [peak_memory(lambda engine=engine: engine(*work[0])) for engine in engines]
+    peaks = [peak_memory(partial(engine, *work[0])) for engine in engines]
     for repeat in range(R):
         for place, (prompt, mask) in enumerate(work):
             for turn in range(E):
