@@ -348,11 +348,9 @@ PRESETS = {
             source="beauty", sid_levels=4, codes=256, train_positions=10, max_train=20000,
             max_validation=500, max_test=3000,
         ),  # fmt: skip
-        model=ModelConfig(),
-        decode=DecodeConfig(max_new_tokens=200),
-        mid=StageTrain(steps=600),
+        decode=DecodeConfig(max_new_tokens=152),
+        mid=StageTrain(steps=300),
         sft=dataclasses.replace(TOY.sft, steps=400),
-        cft=dataclasses.replace(TOY.cft, steps=400, eval_every=100),
     ),
 }  # fmt: skip
 
