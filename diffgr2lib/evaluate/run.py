@@ -139,7 +139,8 @@ def faulty_blocks(
     policy: Policy, grammar: Grammar, examples: list[Example], answers: list[list[int]]
 ) -> list[int | None]:
     """Where each invalid answer begins: its block, the last one where none does; None: valid."""
-    B, found = policy.block_size, []
+    B = policy.block_size
+    found: list[int | None] = []
     for example, tokens in zip(examples, answers, strict=True):
         if not grammar.parse(response_text(policy, tokens), example).failures:
             found.append(None)

@@ -47,7 +47,7 @@ def cost_card(timings: Sequence[Timing]) -> pd.DataFrame:
         pass_s = float(timing.seconds.sum() / timing.requests.shape[1] / len(timing.seconds))
         pass_s /= timing.nfe
         spent = device_seconds(pass_s, pass_s, timing.nfe, timing.batch)
-        row = {
+        row: dict[str, float | str] = {
             "engine": timing.engine,
             "batch": timing.batch,
             "nfe": timing.nfe,

@@ -103,4 +103,5 @@ def load_smollm(device: str = "cpu") -> PreTrainedModel | None:
     model = AutoModelForCausalLM.from_pretrained(
         str(file.parent), gguf_file=file.name, attn_implementation="sdpa", dtype=torch.float32
     )
-    return model.to(device).eval()
+    torch.nn.Module.to(model, device)
+    return model.eval()

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import torch
 
 from diffgr2lib.config import DecodeConfig
 from diffgr2lib.measure.engines import ar_engine, block_engine, forced
@@ -30,7 +31,8 @@ def stretched(policy: Policy, positions: int) -> Policy:
         positions,
         seed=0,
     )
-    return forced(replace(policy, model=model.to(policy.device, policy.dtype)))
+    torch.nn.Module.to(model, policy.device, policy.dtype)
+    return forced(replace(policy, model=model))
 
 
 def length_table(policy: Policy, plan: Plan, tpf: Sequence[float]) -> pd.DataFrame:
