@@ -217,6 +217,7 @@ def when_it_pays(table: pd.DataFrame, widths: pd.DataFrame) -> str:
             end = (
                 "pays at every batch measured" if np.isinf(at) else f"pays to about batch {at:.0f}"
             )
+            end = "slower at batch 1 already" if np.isnan(at) else end
             lines.append(f"{name}: {rows['tpf'].iloc[0]:.2f} tokens a pass; {gains}; {end}.")
     for (model, threads), rows in widths.groupby(["model", "threads"]):
         priced = rows.set_index("width")["ratio"]
