@@ -1,0 +1,28 @@
+"""Decode a few examples now, with trajectories, as the viewer and the explorer need them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from diffgr2lib.config import DecodeConfig
+from diffgr2lib.data.types import Example
+from diffgr2lib.decode.ar import decode_ar
+from diffgr2lib.decode.block import decode_blocks
+from diffgr2lib.decode.prepare import pad_left
+from diffgr2lib.decode.trajectory import Trajectory
+from diffgr2lib.errors import ModelError
+from diffgr2lib.model.policy import Policy
+from diffgr2lib.text.grammar import Grammar
+from diffgr2lib.train.rows import encode_prompt
+
+
+def trajectories(
+    policy: Policy, grammar: Grammar, examples: Sequence[Example], decode: DecodeConfig
+) -> list[Trajectory]:
+    """One greedy trajectory an example, in one batch; the AR loop where block_size is 1."""
+    if policy.tokenizer is None:
+        raise ModelError("The policy has no tokenizer, so it cannot read an example's prompt.")
+    decode = replace(decode, temperature=0.0, distinct=False, constrained=False)
+    prompts = [encode_prompt(policy.tokenizer, grammar, example) for example in examples]
+    prompt, mask = pad_left(prompts, policy.pad_token_id)
+    loop = decode_ar if policy.block_size == 1 else decode_blocks
+    return loop(policy, prompt, mask, decode).trajectories
