@@ -21,13 +21,13 @@ def lane_figure(lane: Lane, rows: int, below: str = "") -> str:
 
 def canvas(lane: Lane, rows: int) -> str:
     """A lane's finished canvas, `rows` tokens to a row, as a grid of cells."""
-    blocks = []
+    blocks, kind = [], "block plain" if lane.trajectory.block_size == 1 else "block"
     for start in range(0, len(lane.words), rows):
         stop = min(start + rows, len(lane.words))
         cells = " ".join(_cell(lane, place) for place in range(start, stop))
         head = _head(lane, start // rows, start, stop)
         blocks.append(
-            f'<div class="block" role="row" data-block="{start // rows}">{head}'
+            f'<div class="{kind}" role="row" data-block="{start // rows}">{head}'
             f'<span class="cells" role="presentation">{cells}</span></div>'
         )
     label = f"{shown(lane.name)}: tokens in rows of {rows}"
@@ -36,7 +36,7 @@ def canvas(lane: Lane, rows: int) -> str:
 
 def _head(lane: Lane, number: int, start: int, stop: int) -> str:
     if lane.trajectory.block_size == 1:
-        return f'<span class="head" role="rowheader"><b>{start + 1}–{stop}</b> 1 a pass</span> '
+        return f'<span class="head" role="rowheader"><b>{start + 1}–{stop}</b></span> '
     tpf = block_tpf(lane.trajectory)[number]
     first = lane.clock.last[number - 1] if number else 0
     steps = lane.clock.last[number] - first
@@ -57,9 +57,10 @@ def _cell(lane: Lane, place: int) -> str:
         names.append("differs")
         names += ["first"] if place == lane.first_difference else []
     mark = "" if agrees is None else "=" if agrees else "≠"
+    step = str(one.reveal_step[place] + 1) if one.block_size > 1 else ""
     return (
         f'<span class="{" ".join(names)}" role="gridcell" tabindex="-1"'
-        f' data-s="{one.reveal_step[place] + 1}" data-c="{decimal(one.confidence[place])}"'
+        f' data-s="{step}" data-c="{decimal(one.confidence[place])}"'
         f' data-a="{mark}"><bdi>{escape(lane.words[place])}</bdi></span>'
     )
 

@@ -99,4 +99,5 @@ class CompareView(Fragment):
             legend(first.name, True),
             "",
             data,
+            max(8, *sizes),
         )

@@ -58,6 +58,17 @@ def heatmap(trajectory: Trajectory, replayed: Alternatives) -> Figure:
     return fig
 
 
+def replay_error(trajectory: Trajectory, replayed: Alternatives) -> float:
+    """Largest difference between recorded and replayed confidence over all commits, 0 to 1."""
+    return max(
+        abs(sure - replayed.confidence[step, place])
+        for place, (step, sure) in enumerate(
+            zip(trajectory.reveal_step, trajectory.confidence, strict=True)
+        )
+        if step >= 0
+    )
+
+
 def tpf_by_block(trajectories: Mapping[str, Trajectory]) -> Figure:
     """Response tokens per forward pass of each block, one line a trajectory."""
     fig, axis = plt.subplots(figsize=(6.2, 2.7), layout="constrained")

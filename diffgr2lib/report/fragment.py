@@ -43,8 +43,12 @@ def frame(
     legend: str,
     log: str,
     data: dict[str, Any],
+    rows: int,
 ) -> str:
-    """One viewer's markup from its parts (all but title, subtitle and status are HTML already)."""
+    """One viewer's markup from its parts (title, subtitle and status are text, the rest HTML).
+
+    rows: tokens in a row, from which lanes side by side take their width.
+    """
     detail = (
         '<section class="panel live" aria-label="token details" hidden><h4>Token</h4>'
         '<div class="detail"><p class="sub">Point at a token, or Tab to the canvas and use the'
@@ -54,7 +58,8 @@ def frame(
         f'<section class="dgv" data-colour="step" aria-label="{shown(title)}">'
         f'<h3>{shown(title)}</h3><p class="sub">{shown(subtitle)}</p>{controls}'
         f'<p class="status" role="status" aria-live="polite">{shown(said)}</p>'
-        f'<div class="body panelled"><div class="lanes">{"".join(lanes)}</div>'
+        f'<div class="body panelled"><div class="lanes" style="--lane:{110 + 42 * rows}px">'
+        f"{''.join(lanes)}</div>"
         f'<div class="side">{side}{detail}</div></div>{legend}{log}'
         f"{json_block(data)}</section>"
     )
@@ -102,7 +107,9 @@ def legend(other: str, differences: bool) -> str:
         '<span class="key"><span class="t cut"><bdi>a</bdi></span>after the end, dropped</span>',
     ]
     if differences:
-        keys.append('<span class="key"><span class="t first">&nbsp;</span>first difference</span>')
+        keys.append(
+            '<span class="key"><span class="t first">&nbsp;</span>first that differs</span>'
+        )
     return f'<div class="keys">{"".join(keys)}</div>'
 
 

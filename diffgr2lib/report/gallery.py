@@ -68,7 +68,7 @@ class Gallery(Fragment):
             f' aria-label="{shown(self.title)}">'
             f"<h3>{shown(self.title)}</h3>"
             '<p class="sub">Each picture is one response, a row a block, coloured by commit step'
-            " (yellow early, violet late). Open one to step through it.</p>"
+            " (green early, red late). Open one to step through it.</p>"
             '<p class="live" hidden style="margin-top:10px"><label>Sort by'
             f' <select class="sort">{options}</select></label></p>'
             f'<div class="thumbs">{thumbs}</div></section>'

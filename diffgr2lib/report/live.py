@@ -26,3 +26,17 @@ def trajectories(
     prompt, mask = pad_left(prompts, policy.pad_token_id)
     loop = decode_ar if policy.block_size == 1 else decode_blocks
     return loop(policy, prompt, mask, decode).trajectories
+
+
+def at_taus(
+    policy: Policy,
+    grammar: Grammar,
+    example: Example,
+    decode: DecodeConfig,
+    taus: Sequence[float],
+) -> dict[str, Trajectory]:
+    """One example's trajectory at each tau, named ``tau 0.9``."""
+    return {
+        f"tau {tau:g}": trajectories(policy, grammar, [example], replace(decode, tau=tau))[0]
+        for tau in taus
+    }

@@ -37,7 +37,7 @@ def page(title: str, parts: Iterable[str]) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{shown(title)}</title>\n"
-        "<style>body { margin: 24px auto; padding: 0 16px; max-width: 1216px; }"
+        "<style>body { margin: 24px auto; padding: 0 16px; max-width: 1280px; }"
         " @media (prefers-color-scheme: dark) { body { background: #0e1013; } }</style>\n"
         f"</head>\n<body>\n<main>{body}</main>\n</body>\n</html>\n"
     )

@@ -16,8 +16,8 @@ DARK = dict(zip(COMMON, (
     "#6cb2f7", "#1f4a2b", "#6b3410", "#fb923c",
 ), strict=True))  # fmt: skip
 # early to late in the block; unsure to sure; the same as, or other than, the AR token
-STEPS = ("#fdf2c0", "#d8eeb6", "#b0e1be", "#93d0cd", "#94bfe4", "#b1b1ee")
-STEPS_DARK = ("#544a12", "#3a4d1b", "#1d4d2f", "#124b4e", "#1d4368", "#3c3d80")
+STEPS = ("#d0ebe1", "#c4e3f2", "#c2d2f6", "#d7c9f4", "#f3c6e1", "#fbc9b3")
+STEPS_DARK = ("#183e39", "#17425b", "#27407a", "#47377c", "#66315f", "#713826")
 CONFIDENCE = ("#f4a884", "#fbcfab", "#fce8d2", "#dbe9f3", "#b9d6ea")
 CONFIDENCE_DARK = ("#7d3514", "#623a1a", "#463b2b", "#263f50", "#16486b")
 AGREEMENT = ("#fbd3a8", "#cfe4f2", "#e6e9ee")

@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from diffgr2lib.run import Run
 
 CRITERIA = {
-    "grounding": "History grounding: the theme is borne out by the prompt, and the counts and"
-    " buckets cited are the prompt's",
-    "arithmetic": "Arithmetic and consistency: points are the scorecard's sums, the closing list"
-    " holds the best of them, the answer follows",
-    "flow": "Logical flow: theme, candidates in order, closing list and answer, all in order",
-    "identifiers": "Identifiers: semantic ids and labels named are those of the candidates",
+    "grounding": "History grounding",
+    "arithmetic": "Arithmetic and consistency",
+    "flow": "Logical flow",
+    "identifiers": "Identifiers",
 }
 
 

@@ -117,6 +117,7 @@ class TrajectoryViewer(Fragment):
             legend(other, ar is not None),
             log_table(lane) if self.log else "",
             data,
+            rows,
         )
 
     @property

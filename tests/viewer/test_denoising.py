@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 
 from diffgr2lib.decode.block import decode_blocks
 from diffgr2lib.report.alternatives import alternatives
-from diffgr2lib.report.denoising import canvas_figure, drawable, heatmap, tpf_by_block
+from diffgr2lib.report.denoising import canvas_figure, drawable, heatmap, replay_error, tpf_by_block
 from diffgr2lib.report.lane import make_lane
 from tests.tiny import ragged_prompts, settings
 from tests.viewer.samples import hostile
@@ -33,6 +33,7 @@ def test_the_heatmap_holds_every_masked_confidence(make_policy):
     policy = make_policy(4)
     one = decode_blocks(policy, *ragged_prompts(), settings(tau=0.4)).trajectories[0]
     found = alternatives(policy, one)
+    assert replay_error(one, found) < 2e-5
     figure = heatmap(one, found)
     image = figure.axes[0].images[1].get_array().filled(np.nan)
     assert image.shape[1] == len(one.tokens)

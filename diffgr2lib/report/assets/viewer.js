@@ -41,7 +41,7 @@
         if (cell.dataset.state !== state) {
           cell.dataset.state = state;
           for (const name of ["now", "masked", "waiting", "never"]) set(cell, name, name === state);
-          const where = `position ${place + 1}, block ${here + 1}: `;
+          const where = `position ${place + 1}${lane.B > 1 ? `, block ${here + 1}` : ""}: `;
           cell.setAttribute("aria-label", where + ({ masked: "masked", waiting: "not begun", never: "never committed" }[state]
             ?? `${lane.words[place]}, step ${g}, confidence ${lane.confidence[place].toFixed(2)}${place < lane.length ? "" : ", after the end"}`));
         }
@@ -117,11 +117,11 @@
       const token = make("p", undefined, "token"), list = make("dl");
       token.append(open ? make("span", { masked: "masked", waiting: "not begun", never: "never committed" }[cell.dataset.state]) : make("bdi", lane.words[place]));
       const pair = (name, value) => list.append(make("dt", name), make("dd", value));
-      pair("place", `position ${place + 1}, block ${Math.floor(place / lane.B) + 1}${lanes.length > 1 ? `, ${lane.name}` : ""}`);
+      pair("place", `position ${place + 1}${lane.B > 1 ? `, block ${Math.floor(place / lane.B) + 1}` : ""}${lanes.length > 1 ? `, ${lane.name}` : ""}`);
       if (!open) {
-        pair("committed", `step ${g} of ${lane.passes.length - 1} (${lane.reveal[place] + 1}. in its block), NFE ${lane.passes[g]}`);
+        pair("committed", `step ${g} of ${lane.passes.length - 1}${lane.B > 1 ? `, ${lane.reveal[place] + 1} in its block` : ""}, NFE ${lane.passes[g]}`);
         pair("confidence", lane.confidence[place].toFixed(3));
-        pair("log-probability", `${lane.logp[place].toFixed(3)} nats`);
+        pair("log-probability", `${Math.min(0, lane.logp[place]).toFixed(3).replace("-0.000", "0.000").replace("-", "−")} nats`);
         if (lane.other[place] !== null) pair(data.against, lane.other[place] === true ? "the same token" : lane.other[place] || "has no token here");
         if (place >= lane.length) pair("note", "after the end token, dropped");
       }
