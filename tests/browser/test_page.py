@@ -127,7 +127,8 @@ def test_play_runs_to_the_end_and_the_clock_can_run_on(watch, files):
     page.goto(addresses["viewer"])
     page.get_by_role("button", name="Play").click()
     assert page.get_by_role("status").get_attribute("aria-live") == "off"
-    page.wait_for_function("document.querySelector('.play').textContent === 'Play'", timeout=30000)
+    page.locator(".play", has_text="Pause").wait_for()
+    page.locator(".play", has_text="Play").wait_for(timeout=30000)
     assert page.get_by_role("status").get_attribute("aria-live") == "polite"
     assert page.get_by_role("status").inner_text().startswith(view.status(view.steps))
     page.get_by_label("run on until AR has finished").check()
