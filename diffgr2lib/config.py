@@ -156,7 +156,12 @@ class DiffusionConfig:
 
 @dataclass(frozen=True, slots=True)
 class DecodeConfig:
-    """One way to decode; see "Decoding" in the README. tau may exceed 1 (one token a step)."""
+    """One way to decode; see "Decoding" in the README. tau may exceed 1 (one token a step).
+
+    speculative: lossless decoding of a causal-context policy. It has no use for tau; draft_tau ends
+    a guess before the first draft that is less sure (0: a whole block).
+    remask_once: decode an invalid answer's blocks a second time, one token a step.
+    """
 
     tau: float = 0.9
     rule: Rule = "threshold"
@@ -166,12 +171,23 @@ class DecodeConfig:
     temperature: float = 0.0
     max_new_tokens: int = 224
     fused: bool = True
+    speculative: bool = False
+    draft_tau: float = 0.0
+    remask_once: bool = False
 
     def __post_init__(self) -> None:
         """Check every field."""
-        _check(self, tau=(-1, 100), k=(1, 4096), temperature=(0, 100), max_new_tokens=(1, 10**6))
+        _check(
+            self, tau=(-1, 100), k=(1, 4096), temperature=(0, 100), max_new_tokens=(1, 10**6),
+            draft_tau=(0, 1),
+        )  # fmt: skip
         if self.distinct and self.constrained:
             raise ConfigError("DecodeConfig: constrained already implies distinct; set only one.")
+        if self.speculative and (self.distinct or self.constrained or self.remask_once):
+            raise ConfigError(
+                "DecodeConfig: speculative gives the AR model's own answer, so distinct,"
+                " constrained and remask_once cannot join it; set it alone."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,19 +298,20 @@ TOY = Preset(
     model=ModelConfig(answer="label"),
     diffusion=DiffusionConfig(block_size=8),
     causal=DiffusionConfig(block_size=8, context="causal", ar_weight=1.0),
+    decode=DecodeConfig(max_new_tokens=136),
     mid=StageTrain(steps=400),
-    sft=StageTrain(steps=450, batch=20, mid_share=0.4, ranking=0.75, micro_batch=12, eval_every=75),
+    sft=StageTrain(
+        steps=450, batch=22, mid_share=0.27, ranking=1.0, micro_batch=16, eval_every=150
+    ),
     no_trace=StageTrain(steps=150, batch=16, mid_share=0.1, eval_every=75),
     ar=StageTrain(steps=20, batch=8, lr=0.001, lr_embed=0.0003, eval_every=10),
-    cft=StageTrain(
-        steps=300, batch=16, mid_share=0.375, ranking=1.0, micro_batch=10, eval_every=75
-    ),
+    cft=StageTrain(steps=300, batch=15, mid_share=0.2, ranking=1.0, micro_batch=12, eval_every=75),
     cft_more=StageTrain(
         steps=60,
-        batch=16,
-        mid_share=0.375,
+        batch=15,
+        mid_share=0.2,
         ranking=1.0,
-        micro_batch=10,
+        micro_batch=12,
         lr=0.005,
         lr_embed=0.001,
         eval_every=20,
@@ -331,11 +348,9 @@ PRESETS = {
             source="beauty", sid_levels=4, codes=256, train_positions=10, max_train=20000,
             max_validation=500, max_test=3000,
         ),  # fmt: skip
-        model=ModelConfig(),
-        mid=StageTrain(steps=600),
-        sft=dataclasses.replace(TOY.sft, steps=600, eval_every=100),
-        no_trace=dataclasses.replace(TOY.no_trace, steps=300, eval_every=100),
-        cft=dataclasses.replace(TOY.cft, steps=500, eval_every=100),
+        decode=DecodeConfig(max_new_tokens=152),
+        mid=StageTrain(steps=300),
+        sft=dataclasses.replace(TOY.sft, steps=400),
     ),
 }  # fmt: skip
 

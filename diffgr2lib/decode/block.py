@@ -19,6 +19,7 @@ from diffgr2lib.decode.constrain import (
 )
 from diffgr2lib.decode.prepare import Generators, check_room, draw, evaluating, prefill
 from diffgr2lib.decode.slots import Slots
+from diffgr2lib.decode.speculative import decode_speculative
 from diffgr2lib.decode.trajectory import Decoded, Trajectory, cut
 from diffgr2lib.errors import ModelError
 from diffgr2lib.model.cache import BlockCache
@@ -41,6 +42,7 @@ class Run:
         generators: Generators | None,
         record: bool,
         table: CandidateTable | None,
+        clean: Tensor | None = None,
     ) -> None:
         N, P = prompt.shape
         B, device = policy.block_size, policy.device
@@ -54,6 +56,10 @@ class Run:
         self.lengths = self.prompt_mask.sum(1, keepdim=True)  # [N, 1]
         self.uniform = draw(generators, N, W, config.temperature, device)
         self.tokens = torch.full((N, W), policy.mask_token_id, device=device)
+        self.begin = 0  # the first block to decode; those before it are given
+        if clean is not None:
+            self.begin, clean = clean.shape[1] // B, clean.to(device)
+            self.tokens[:, : clean.shape[1]] = clean
         self.reveal_step = torch.full((N, W), -1, device=device)
         self.confidence = torch.zeros(N, W, device=device)
         self.log_probability = torch.zeros(N, W, device=device)
@@ -64,7 +70,7 @@ class Run:
             self.keys = self.keys[:1]  # no padding: one mask serves every row
         self.cache = BlockCache(policy.model.config, N, P + W, policy.dtype, device)
         self.slots = Slots(self.cache)
-        self.first = prefill(policy, self.prompt, self.prompt_mask, self.cache)
+        self.first = prefill(policy, self.prompt, self.prompt_mask, self.cache, clean)
         self.nfe += 1  # first, [N, V], scores the first position of the coming block
 
     def forward(self, rows: Tensor, start: int, clean: int, canvas: int, columns: slice) -> Tensor:
@@ -155,10 +161,10 @@ def fused(run: Run) -> None:
     """The default loop: a finished block is stored by the pass that carries the next canvas."""
     B = run.policy.block_size
     canvas = B if B > 1 else 0  # at B = 1 the first position's logits are all there is
-    for block in range(run.blocks):
+    for block in range(run.begin, run.blocks):
         start, rows = block * B, run.slots.wake()
         for index in range(B):
-            if index == 0 and block > 0:
+            if index == 0 and block > run.begin:
                 logits = run.forward(rows, start - B, B, canvas, slice(B - 1, 2 * B - 1))
                 run.cache.advance(B)
                 run.first[rows] = logits[:, 0]
@@ -174,7 +180,7 @@ def fused(run: Run) -> None:
 def unfused(run: Run) -> None:
     """The reference loop: each finished block takes a pass of its own."""
     B = run.policy.block_size
-    for block in range(run.blocks):
+    for block in range(run.begin, run.blocks):
         start, rows = block * B, run.slots.wake()
         for index in range(B):
             rows = run.step(rows, start, index, canvas_logits(run, rows, start))
@@ -209,8 +215,11 @@ def decode_blocks(
 
     generators: one per row, needed above temperature 0; a row's tokens depend on its own only.
     table: the candidates' tokens, needed by `distinct` and `constrained`. Rows never influence one
-    another, and a row leaves the batch when everything up to its end token stands.
+    another, and a row leaves the batch when everything up to its end token stands. With
+    `speculative` the tokens are the AR model's; see `decode_speculative`.
     """
+    if config.speculative:
+        return decode_speculative(policy, prompt, prompt_mask, config, generators, record)
     with evaluating(policy):
         run = Run(policy, prompt, prompt_mask, config, generators, record, table)
         (fused if config.fused else unfused)(run)

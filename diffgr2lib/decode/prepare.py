@@ -8,7 +8,7 @@ from torch import Tensor
 
 from diffgr2lib.errors import ModelError
 from diffgr2lib.model.cache import BlockCache
-from diffgr2lib.model.columns import prompt_positions
+from diffgr2lib.model.columns import prompt_positions, response_positions
 from diffgr2lib.model.masks import additive, visible
 from diffgr2lib.model.policy import Policy
 
@@ -36,6 +36,12 @@ def check_room(policy: Policy, prompt: int, response: int) -> None:
         )
 
 
+def check_prompt(prompt_mask: Tensor) -> None:
+    """Raise `ModelError` where a row of prompt_mask [N, P] does not end in a real token."""
+    if prompt_mask.shape[1] == 0 or not bool(prompt_mask[:, -1].all()):
+        raise ModelError("Pad prompts on the left, and give each row at least one real token.")
+
+
 def draw(
     generators: Generators | None, N: int, W: int, temperature: float, device: torch.device
 ) -> Tensor | None:
@@ -50,15 +56,28 @@ def draw(
     return torch.stack([row.to(device) for row in draws])
 
 
-def prefill(policy: Policy, prompt: Tensor, prompt_mask: Tensor, cache: BlockCache) -> Tensor:
-    """Store prompts [N, P] in one causal pass; logits [N, V] of the first response token."""
-    P = prompt.shape[1]
-    if P == 0 or not bool(prompt_mask[:, -1].all()):
-        raise ModelError("Pad prompts on the left, and give each row at least one real token.")
-    seen = visible(prompt_mask, prompt_mask[:, :0], 0, 1, "causal")
-    attention, positions = additive(seen, policy.dtype), prompt_positions(prompt_mask)
-    logits = policy.forward(prompt, positions, attention, cache, slice(P - 1, P))[:, 0]
-    cache.advance(P)
+def prefill(
+    policy: Policy,
+    prompt: Tensor,
+    prompt_mask: Tensor,
+    cache: BlockCache,
+    clean: Tensor | None = None,
+) -> Tensor:
+    """Store prompts [N, P] in one pass; logits [N, V] of the first response token.
+
+    clean [N, S]: whole blocks of a response to store as well; the logits are then of the token
+    after them.
+    """
+    check_prompt(prompt_mask)
+    clean = prompt[:, :0] if clean is None else clean
+    width = prompt.shape[1] + clean.shape[1]
+    real = torch.ones_like(clean, dtype=torch.bool)
+    seen = visible(prompt_mask, real, 0, policy.block_size, policy.context)
+    places = [prompt_positions(prompt_mask), response_positions(prompt_mask, clean.shape[1])]
+    ids, positions = torch.cat([prompt, clean], dim=1), torch.cat(places, dim=1)
+    attention = additive(seen, policy.dtype)
+    logits = policy.forward(ids, positions, attention, cache, slice(width - 1, width))[:, 0]
+    cache.advance(width)
     return logits
 
 

@@ -16,6 +16,7 @@ from diffgr2lib.decode.ar import decode_ar
 from diffgr2lib.decode.block import decode_blocks
 from diffgr2lib.decode.constrain import AnswerGrammar, CandidateTable
 from diffgr2lib.decode.prepare import pad_left
+from diffgr2lib.decode.remask import decode_again
 from diffgr2lib.model.policy import Policy
 from diffgr2lib.text.grammar import CLOSE, FAILURES, LABELS, MISSING, NEXT, OPEN, START, Grammar
 from diffgr2lib.train.rows import encode_prompt
@@ -99,6 +100,12 @@ def evaluate(
             if config.distinct or config.constrained:
                 table = candidate_table(policy, grammar, [examples[n] for n in chosen])
             decoded = decode_blocks(policy, prompt, mask, config, generators, False, table)
+            if config.remask_once:
+                asked = [examples[n] for n in chosen]
+                blocks = faulty_blocks(policy, grammar, asked, decoded.tokens)
+                decoded = decode_again(
+                    policy, prompt, mask, config, decoded, blocks, generators, table
+                )
         for n, tokens, nfe in zip(chosen, decoded.tokens, decoded.nfe, strict=True):
             text = response_text(policy, tokens)
             parsed = grammar.parse(text, examples[n])
@@ -126,6 +133,22 @@ def response_text(policy: Policy, tokens: list[int]) -> str:
     assert policy.tokenizer is not None
     kept = tokens[:-1] if tokens and tokens[-1] == policy.eos_token_id else tokens
     return str(policy.tokenizer.decode(kept, skip_special_tokens=False))
+
+
+def faulty_blocks(
+    policy: Policy, grammar: Grammar, examples: list[Example], answers: list[list[int]]
+) -> list[int | None]:
+    """Where each invalid answer begins: its block, the last one where none does; None: valid."""
+    B = policy.block_size
+    found: list[int | None] = []
+    for example, tokens in zip(examples, answers, strict=True):
+        if not grammar.parse(response_text(policy, tokens), example).failures:
+            found.append(None)
+            continue
+        ends = range(B, len(tokens), B)
+        texts = (response_text(policy, tokens[:end]) for end in ends)
+        found.append(next((n for n, text in enumerate(texts) if START in text), len(ends)))
+    return found
 
 
 def candidate_table(policy: Policy, grammar: Grammar, examples: list[Example]) -> CandidateTable:

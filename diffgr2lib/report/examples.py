@@ -47,9 +47,11 @@ def show_example(grammar: Grammar, world: "World", number: int = 0) -> None:
     print(f"\nbought next: {LABELS[example.target]} {textwrap.shorten(true.title, 80)}")
 
 
-def show_answer(run: "Run", system: str, decode: DecodeConfig, number: int = 0) -> None:
-    """Print what a system wrote for one test user, with its failures in words."""
-    found = run.first.evaluation(system, decode)
+def show_answer(
+    run: "Run", system: str, decode: DecodeConfig, number: int = 0, limit: int | None = None
+) -> None:
+    """Print what a system wrote for one test user (of the first `limit`), failures in words."""
+    found = run.first.evaluation(system, decode, limit=limit)
     failures = ", ".join(found.failures[number]) or "valid"
     text = found.texts[number]
     answer = text[text.rfind(START) :] if START in text else text[-400:]

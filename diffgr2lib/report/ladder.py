@@ -207,9 +207,9 @@ def recovered(run: "Run", system: str, metric: str) -> Estimate:
 
 
 def decoder_table(run: "Run", system: str) -> pd.DataFrame:
-    """Plain, `distinct` and `constrained` decoding of one system for each tau of the sweep."""
+    """Plain, `distinct` and `constrained` decoding of one system for each tau below 1."""
     rows = []
-    for tau in run.preset.evaluate.taus:
+    for tau in [tau for tau in run.preset.evaluate.taus if tau < 1]:
         for name in ("threshold", "distinct", "constrained"):
             decode = replace(
                 run.preset.decode,

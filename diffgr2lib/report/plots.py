@@ -53,9 +53,12 @@ def validity(table: pd.DataFrame) -> Figure:
         for (column, name), color, marker in zip(
             KINDS.items(), PALETTE[1:], MARKERS[1:], strict=False
         ):
+            # a duplicate leaves a candidate out: rings show what lies underneath
+            ring = {"mfc": "none", "ms": 9} if column == "omission" else {}
             axis.plot(
-                part["tau"], part[column], color=color, marker=marker, label=name, ls="--", lw=1.2
-            )
+                part["tau"], part[column], color=color, marker=marker, label=name, ls="--", lw=1.2,
+                **ring,
+            )  # fmt: skip
         axis.set(title=SYSTEMS[system], xlabel="tau (1.0: one token a step)", ylim=(-0.03, 1.03))
         axis.set_xticks(part["tau"])
     axes[0, 0].set_ylabel("share of answers")
@@ -80,6 +83,8 @@ def curves(histories: Mapping[str, Sequence[History]], fields: Mapping[str, str]
                         label=stage if number == 0 else None,
                     )  # fmt: skip
         axis.set(xlabel="optimizer step", ylabel=label)
+        if name.startswith("valid"):
+            axis.set_ylim(-0.03, 1.03)
         if axis.get_legend_handles_labels()[0]:
             axis.legend(frameon=False, fontsize="small")
     return fig

@@ -110,7 +110,7 @@ def test_an_epoch_visits_every_row_once(fresh, rows):
 
 
 def test_dictionary_rows_ask_for_what_the_prompt_shows(fresh, tokenizer, grammar, catalogue):
-    dictionary = DictionaryRows(tokenizer, grammar, catalogue, 10, 5)
+    dictionary = DictionaryRows(tokenizer, grammar, catalogue, 10, 5, ranking=0.0)
     rng = np.random.default_rng(0)
     for number in range(30):
         row = dictionary.draw(rng, str(number))
