@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from transformers.utils import logging as transformers_logging
 
 from diffgr2lib.artifacts import Store
 from diffgr2lib.config import Preset, preset
@@ -197,6 +198,7 @@ def start_run(namespace: Mapping[str, Any], notebook: str) -> Run:
     parameters = check_parameters(injected(namespace))
     parameters.out_dir.mkdir(parents=True, exist_ok=True)
     _log_to_stdout()
+    transformers_logging.disable_progress_bar()  # a saved widget bar reads 0 %
     use_style()
     return Run(notebook, parameters, Store())
 
