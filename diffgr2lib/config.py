@@ -15,7 +15,8 @@ Answer = Literal["sid", "label"]
 States = Literal["one", "all"]
 Targets = Literal["masked", "committed", "frontier"]
 Divergence = Literal["forward", "reverse", "jsd"]
-CHOICES = (Source, Context, Rule, Form, Answer, States, Targets, Divergence)
+Teacher = Literal["sft", "ar"]
+CHOICES = (Source, Context, Rule, Form, Answer, States, Targets, Divergence, Teacher)
 
 
 def _check(config: Any, **bounds: tuple[float, float]) -> None:
@@ -196,9 +197,10 @@ class Distillation:
 
     samples: trajectories a prompt. temperature, tau: of the rollouts. top_k: teacher tokens kept
     (0: the whole vocabulary). blind_weight: weight of a masked position with a committed token to
-    its right. cft_weight: weight of mixed-in CFT rows (0: none).
+    its right. cft_weight: weight of mixed-in CFT rows (0: none). teacher: the AR model's stage.
     """
 
+    teacher: Teacher = "ar"
     samples: int = 4
     temperature: float = 0.3
     tau: float = 0.6

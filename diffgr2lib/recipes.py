@@ -41,7 +41,6 @@ class Recipe:
     train: str
     options: tuple[str, ...] = ()
     converts: str = ""
-    teacher: str | None = None
 
 
 def mid(stages: "Stages", policy: Policy) -> Supervised:
@@ -93,7 +92,7 @@ def opd(stages: "Stages", policy: Policy) -> Distil:
         batch = replace(train, batch=train.batch * options.samples)
         mixed = _supervised(stages, policy, batch, stages.grammar, preset.diffusion)
     prompts, keys = _prompts(stages, policy)
-    teacher = stages.policy("ar_sft")
+    teacher = stages.policy({"sft": "ar_sft"}.get(options.teacher, options.teacher))
     return Distil(
         policy, teacher, prompts, keys, token_weights, train, options, preset.decode,
         stages.seed, mixed,
@@ -118,7 +117,7 @@ RECIPES: dict[str, Recipe] = {
     "cft": Recipe("sft", cft, "cft", ("diffusion",), converts="diffusion"),
     "cft_causal": Recipe("sft", cft_causal, "cft", ("causal",), converts="causal"),
     "cft_more": Recipe("cft", cft_more, "cft_more", ("diffusion",)),
-    "opd": Recipe("cft", opd, "opd", ("distillation", "decode"), teacher="sft"),
+    "opd": Recipe("cft", opd, "opd", ("distillation", "decode")),
     "rl": Recipe("opd", rl, "rl", ("reinforcement", "decode")),
 }
 

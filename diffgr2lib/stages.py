@@ -91,8 +91,8 @@ class Stages:
         recipe, preset = RECIPES[name], self.preset
         parent = None if recipe.parent is None else self.trained(recipe.parent)
         parents = [self.data().key, *([parent.key] if parent else [])]
-        if recipe.teacher:
-            parents.append(self.trained(recipe.teacher).key)
+        if "distillation" in recipe.options:
+            parents.append(self.trained(preset.distillation.teacher).key)
         train = getattr(preset, recipe.train)
         settings = {"train": train, "model": preset.model}
         settings |= {option: getattr(preset, option) for option in recipe.options}
