@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,8 +73,12 @@ def dataset_table(run: "Run") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["figure", "value"])
 
 
+@lru_cache(maxsize=4)
 def baseline_ranks(run: "Run", split: str = "test") -> dict[str, np.ndarray]:
-    """Ranks [n] of the re-rankers that need no language model, fitted on the training lists."""
+    """Ranks [n] of the re-rankers that need no language model, fitted on the training lists.
+
+    Fitted once a run: tables and checks ask for them again and again.
+    """
     world = run.first.world
     examples = getattr(world, split)
     card = [scorecard.trace(world.card, e).order.index(e.target) + 1 for e in examples]
