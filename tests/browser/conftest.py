@@ -35,6 +35,7 @@ class Watched:
 
     def __init__(self, browser, **options):
         self.context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+        self.context.set_default_timeout(90000)
         self.page = self.context.new_page()
         self.errors, self.foreign = [], []
         self.page.on("console", lambda said: said.type == "error" and self.errors.append(said.text))

@@ -54,6 +54,7 @@ def test_run_all_in_jupyterlab(watch, lab, executed, private):
     dark = viewer.evaluate("node => getComputedStyle(node).backgroundColor")
     assert (light, dark) == ("rgb(255, 255, 255)", "rgb(20, 23, 28)")
     page.evaluate("document.body.dataset.jpThemeLight = 'true'")
+    page.screenshot(path=folder / "viewer.png")
 
     button = page.get_by_role("button", name="Decode")
     button.scroll_into_view_if_needed()
@@ -61,9 +62,10 @@ def test_run_all_in_jupyterlab(watch, lab, executed, private):
     button.click()
     page.get_by_role("alert").filter(has_text="names A more than once").wait_for(timeout=30000)
     page.get_by_placeholder("A B C").fill("")
-    page.get_by_label("tau").last.fill("0.3")
+    page.get_by_role("textbox", name="tau", exact=True).fill("0.3")
     button.click()
     page.get_by_role("heading", name="tau 0.3").wait_for(timeout=60000)
+    page.screenshot(path=folder / "explore.png")
     assert page.get_by_text("Traceback").count() == 0
     seen.check()
 
