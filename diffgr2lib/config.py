@@ -231,7 +231,7 @@ class Reinforcement:
     clip_low: float = 0.2
     clip_high: float = 0.28
     temperature: float = 1.0
-    tau: float = 0.9
+    tau: float = 0.6
     alpha: float = 0.2
     rounds: int = 2
     updates: int = 1
@@ -306,7 +306,7 @@ TOY = Preset(
         steps=450, batch=22, mid_share=0.27, ranking=1.0, micro_batch=16, eval_every=150
     ),
     no_trace=StageTrain(steps=150, batch=16, mid_share=0.1, eval_every=75),
-    ar=StageTrain(steps=20, batch=8, lr=0.002, lr_embed=0.0005, eval_every=5),
+    ar=StageTrain(steps=15, batch=8, lr=0.001, lr_embed=0.0003, eval_every=5, micro_batch=16),
     cft=StageTrain(steps=300, batch=15, mid_share=0.2, ranking=1.0, micro_batch=12, eval_every=75),
     cft_more=StageTrain(
         steps=75,
@@ -319,7 +319,7 @@ TOY = Preset(
         eval_every=25,
     ),
     opd=StageTrain(steps=30, batch=8, lr=0.005, lr_embed=0.001, eval_every=10),
-    rl=StageTrain(steps=20, batch=8, lr=0.001, lr_embed=0.0003, eval_every=10, micro_batch=16),
+    rl=StageTrain(steps=15, batch=8, lr=0.002, lr_embed=0.0005, eval_every=5, micro_batch=16),
     evaluate=EvalConfig(sweep=500),
 )
 
