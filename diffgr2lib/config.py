@@ -354,6 +354,7 @@ PRESETS = {
         decode=DecodeConfig(max_new_tokens=152),
         mid=StageTrain(steps=300),
         sft=dataclasses.replace(TOY.sft, steps=400),
+        evaluate=EvalConfig(),
     ),
 }  # fmt: skip
 

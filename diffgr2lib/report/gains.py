@@ -88,6 +88,19 @@ def differences(run: "Run", system: str, over: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def verdicts(apart: pd.DataFrame) -> list[str]:
+    """A sentence a tau: whether the valid answers are more, fewer, or not told apart."""
+    lines = []
+    for _, row in apart.iterrows():
+        low, high = row["valid_gain_low"], row["valid_gain_high"]
+        verdict = "more" if low > 0 else "FEWER" if high < 0 else "no difference found"
+        lines.append(
+            f"tau {row['tau']:g}: valid, {row['system']} less {row['over']}:"
+            f" {row['valid_gain']:+.3f} [{low:+.3f}, {high:+.3f}], {verdict}"
+        )
+    return lines
+
+
 def _valid(found: list[Evaluation]) -> np.ndarray:
     return np.array([one.valid for one in found])
 
