@@ -69,10 +69,14 @@ def validity(table: pd.DataFrame) -> Figure:
 
 def curves(histories: Mapping[str, Sequence[History]], fields: Mapping[str, str]) -> Figure:
     """Training curves: one panel a field (log name -> label), a line for each stage and seed."""
+    columns = len(fields) if len(fields) <= 4 else 3
+    rows = -(-len(fields) // columns)
     fig, axes = plt.subplots(
-        1, len(fields), figsize=(3.1 * len(fields), 2.7), squeeze=False, layout="constrained"
+        rows, columns, figsize=(3.1 * columns, 2.7 * rows), squeeze=False, layout="constrained"
     )
-    for axis, (name, label) in zip(axes[0], fields.items(), strict=True):
+    for axis in axes.flat[len(fields) :]:
+        axis.set_axis_off()
+    for axis, (name, label) in zip(axes.flat, fields.items(), strict=False):
         for (stage, runs), color, marker in zip(histories.items(), PALETTE, MARKERS, strict=False):
             for number, history in enumerate(runs):
                 points = [(record["step"], record[name]) for record in history if name in record]
