@@ -22,8 +22,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "positions committed in the step": {"targets": "committed"},
     "one step a block": {"states": "one"},
     "reverse KL": {"divergence": "reverse"},
-    "rollouts at tau 0.9": {"tau": 0.9},
-    "rollouts at temperature 1": {"temperature": 1.0},
 }
 
 
