@@ -10,13 +10,14 @@ from diffgr2lib.errors import ConfigError
 Source = Literal["toy", "beauty", "folder"]
 Context = Literal["block", "causal"]
 Rule = Literal["threshold", "fixed-k", "entropy"]
+Fallback = Literal["best", "leftmost"]
 Form = Literal["compact", "full"]
 Answer = Literal["sid", "label"]
 States = Literal["one", "all"]
 Targets = Literal["masked", "committed", "frontier", "corrected"]
 Divergence = Literal["forward", "reverse", "jsd"]
 Teacher = Literal["sft", "ar"]
-CHOICES = (Source, Context, Rule, Form, Answer, States, Targets, Divergence, Teacher)
+CHOICES = (Source, Context, Rule, Fallback, Form, Answer, States, Targets, Divergence, Teacher)
 
 
 def _check(config: Any, **bounds: tuple[float, float]) -> None:
@@ -159,6 +160,7 @@ class DiffusionConfig:
 class DecodeConfig:
     """One way to decode; see "Decoding" in the README. tau may exceed 1 (one token a step).
 
+    fallback: what a step commits where nothing scores above tau; best is the paper's.
     speculative: lossless decoding of a causal-context policy. It has no use for tau; draft_tau ends
     a guess before the first draft that is less sure (0: a whole block).
     remask_once: decode an invalid answer's blocks a second time, one token a step.
@@ -167,6 +169,7 @@ class DecodeConfig:
     tau: float = 0.9
     rule: Rule = "threshold"
     k: int = 1
+    fallback: Fallback = "best"
     distinct: bool = False
     constrained: bool = False
     temperature: float = 0.0
@@ -300,7 +303,7 @@ TOY = Preset(
     model=ModelConfig(answer="label"),
     diffusion=DiffusionConfig(block_size=8),
     causal=DiffusionConfig(block_size=8, context="causal", ar_weight=1.0),
-    decode=DecodeConfig(max_new_tokens=136),
+    decode=DecodeConfig(fallback="leftmost", max_new_tokens=136),
     mid=StageTrain(steps=400),
     sft=StageTrain(
         steps=450, batch=22, mid_share=0.27, ranking=1.0, micro_batch=16, eval_every=150
@@ -351,7 +354,7 @@ PRESETS = {
             source="beauty", sid_levels=4, codes=256, train_positions=10, max_train=20000,
             max_validation=500, max_test=3000,
         ),  # fmt: skip
-        decode=DecodeConfig(max_new_tokens=152),
+        decode=DecodeConfig(fallback="leftmost", max_new_tokens=152),
         mid=StageTrain(steps=300),
         sft=dataclasses.replace(TOY.sft, steps=400),
         evaluate=EvalConfig(),

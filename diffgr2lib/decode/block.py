@@ -103,7 +103,8 @@ class Run:
         allowed = None if allowance is None else allowance.allowed
         made = propose(logits, config.temperature, uniform, allowed)
         ready = masked if allowance is None else masked & allowance.eligible
-        commit = choose(config.rule, logits, made.confidence, ready, config.tau, config.k)
+        rule, tau, k, fallback = config.rule, config.tau, config.k, config.fallback
+        commit = choose(rule, logits, made.confidence, ready, tau, k, fallback)
         if allowance is not None:
             commit = settle(commit, made.token, made.confidence, allowance)
         canvas = torch.where(commit, made.token, canvas)

@@ -1,6 +1,8 @@
 """One denoising step as pure functions: propose a token per position, then choose what to commit.
 
 "Diffusion-GR2" (arXiv 2607.01170), section 3: commit what is sure enough, else the single best.
+Where nothing is sure enough, `fallback` may name the leftmost masked position instead (ours): the
+token that a left-to-right law is about, so that an unsure one never stands before those it needs.
 """
 
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from torch import Tensor
 from diffgr2lib.errors import ModelError
 
 Rule = Literal["threshold", "fixed-k", "entropy"]
+Fallback = Literal["best", "leftmost"]
 ALMOST_ONE = 1.0 - 1e-12  # keeps an inverse-CDF draw inside the law's support, in double precision
 
 
@@ -61,13 +64,17 @@ def certainty(logits: Tensor) -> Tensor:
     return torch.special.entr(law.exp()).sum(-1).neg().exp()
 
 
-def commit_threshold(score: Tensor, masked: Tensor, tau: float) -> Tensor:
-    """Every masked position scoring strictly above tau, else the single best: bool [N, B].
+def commit_threshold(
+    score: Tensor, masked: Tensor, tau: float, fallback: Fallback = "best"
+) -> Tensor:
+    """Every masked position scoring strictly above tau, else the one of `fallback`: bool [N, B].
 
     So tau >= 1 commits one a step and tau <= 0 all. Ties for the best go to the leftmost.
     """
     above = masked & (score > tau)
-    return torch.where(above.any(-1, keepdim=True), above, commit_fixed_k(score, masked, 1))
+    leftmost = masked & (masked.cumsum(-1) == 1)
+    one = leftmost if fallback == "leftmost" else commit_fixed_k(score, masked, 1)
+    return torch.where(above.any(-1, keepdim=True), above, one)
 
 
 def commit_fixed_k(score: Tensor, masked: Tensor, k: int) -> Tensor:
@@ -80,13 +87,19 @@ def commit_fixed_k(score: Tensor, masked: Tensor, k: int) -> Tensor:
 
 
 def choose(
-    rule: Rule, logits: Tensor, confidence: Tensor, masked: Tensor, tau: float, k: int
+    rule: Rule,
+    logits: Tensor,
+    confidence: Tensor,
+    masked: Tensor,
+    tau: float,
+    k: int,
+    fallback: Fallback = "best",
 ) -> Tensor:
     """Apply the named commit rule: bool [N, B], at least one True in each row that has a mask."""
     if rule == "threshold":
-        return commit_threshold(confidence, masked, tau)
+        return commit_threshold(confidence, masked, tau, fallback)
     if rule == "fixed-k":
         return commit_fixed_k(confidence, masked, k)
     if rule == "entropy":
-        return commit_threshold(certainty(logits), masked, tau)
+        return commit_threshold(certainty(logits), masked, tau, fallback)
     raise ModelError(f"Commit rule {rule!r} is unknown; choose threshold, fixed-k or entropy.")

@@ -23,7 +23,7 @@ def trajectories(
 ) -> list[Trajectory]:
     """One greedy trajectory an example, in one batch; the AR loop where block_size is 1.
 
-    Of the options only tau, rule, k, fused and max_new_tokens are kept.
+    Of the options only tau, rule, k, fallback, fused and max_new_tokens are kept.
     """
     if policy.tokenizer is None:
         raise ModelError("The policy has no tokenizer, so it cannot read an example's prompt.")

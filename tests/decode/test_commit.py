@@ -37,6 +37,20 @@ def test_threshold_is_strict_and_falls_back_to_the_single_best() -> None:
     assert not commit_threshold(SCORE, ~ALL, 0.5).any()
 
 
+def test_the_leftmost_fallback_only_acts_where_nothing_is_sure() -> None:
+    masked = torch.tensor([[True, True, False, True], [False, True, True, True]])
+    commit = commit_threshold(SCORE, masked, 0.97, "leftmost")
+    assert commit.tolist() == [[True, False, False, False], [False, True, False, False]]
+    sure = commit_threshold(SCORE, ALL, 0.15, "leftmost")
+    assert torch.equal(sure, commit_threshold(SCORE, ALL, 0.15))
+    assert not commit_threshold(SCORE, ~ALL, 0.5, "leftmost").any()
+    logits = torch.randn(20, 4, 9, generator=torch.Generator().manual_seed(0))
+    masked = torch.ones(20, 4, dtype=torch.bool)
+    for rule in ("threshold", "entropy"):
+        commit = choose(rule, logits, logits.softmax(-1).amax(-1), masked, 1.0, 1, "leftmost")
+        assert torch.equal(commit.nonzero()[:, 1], torch.zeros(20, dtype=torch.long))
+
+
 def test_confidence_of_one_is_not_above_tau_one() -> None:
     logits = torch.zeros(1, 4, 6)
     logits[..., 2] = 1e4
