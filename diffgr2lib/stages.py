@@ -6,6 +6,7 @@ modules it uses, so a stage is built once and found again (HIT) until one of the
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -56,6 +57,9 @@ class Stages:
     def __init__(
         self, preset: Preset, store: Store, seed: int = 0, device: str = "cpu", force: bool = False
     ) -> None:
+        if not 0 <= seed < 10**9:
+            raise ConfigError(f"seed is {seed}; give a whole number from 0 to below 10^9.")
+        check_device(device)
         self.preset, self.store, self.seed = preset, store, seed
         self.device, self.force = device, force
         self._found: dict[str, Artifact] = {}
@@ -207,6 +211,19 @@ class Stages:
             self.seed,
             rope_theta=model.rope_theta,
         )
+
+
+def check_device(value: Any) -> str:
+    """A device that PyTorch has here. Raises `ConfigError` for any other value."""
+    if not isinstance(value, str) or not re.fullmatch(r"cpu|cuda(:[0-9]{1,3})?", value):
+        raise ConfigError(f"device is {value!r}; give 'cpu', 'cuda', 'cuda:1' or 'auto'.")
+    kind, _, index = value.partition(":")
+    if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device is {value!r}, but PyTorch sees {torch.cuda.device_count() or 'no'} GPU here;"
+            " use 'cpu' or 'auto'."
+        )
+    return value
 
 
 def move(policy: Policy, device: str) -> None:
