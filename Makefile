@@ -1,16 +1,23 @@
-# make demo | test | test-browser | lint | lab | clean     (PYTHON=python3.12 to choose another interpreter)
+# make demo | test | soak | audit | test-browser | lint | lab | clean     (PYTHON=python3.12 to choose another interpreter)
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3,$(if $(shell $(p) -c "import sys; print(sys.version_info[:2] in ((3,11),(3,12)) or '')" 2>/dev/null | grep True),$(p))))
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-browser lint lab clean
+.PHONY: demo test soak audit test-browser lint lab clean
 
 demo: $(STAMP)
 	$(BIN)/python -m diffgr2lib.reproduce --preset toy --only 01,02,03
 
 test: lint
 	$(BIN)/python -m pytest --ignore=tests/browser
+
+soak: $(STAMP)
+	$(BIN)/python -m pytest tests/survival -m soak -s
+
+audit: $(STAMP)
+	$(BIN)/pip install -q --progress-bar off -e ".[audit]"
+	-$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 test-browser: $(STAMP)
 	$(BIN)/pip install -q --progress-bar off -c constraints.txt -e ".[browser]"

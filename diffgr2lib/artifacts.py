@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
+from diffgr2lib import processes
 from diffgr2lib.errors import ArtifactError
 from diffgr2lib.files import discard, disk_failed, files_below, sync
 from diffgr2lib.provenance import git_state, project_root, sha256, source_hash
@@ -72,15 +74,24 @@ class Store:
         seed: int,
         parents: Sequence[str],
         force: bool = False,
+        together: bool = False,
     ) -> Artifact:
         """The stage's artifact, verified; built first where it is missing (or with `force`).
 
         build(out, work) fills `out` and returns metrics. `work` survives a kill, so that a long
         stage can resume, and is removed at the end; `force` starts anew where there is an artifact,
         and else resumes. `out` becomes the artifact in one rename. Of several processes one builds
-        and the others wait. Raises `ArtifactError` for a damaged artifact.
+        and the others wait. Of the processes of one run only the main one locks and writes; with
+        `together` the others call `build` too, for its collectives, and their `out` is dropped.
+        Raises `ArtifactError` for a damaged artifact.
         """
         folder = self.root / stage / key
+        if not processes.is_main():
+            if processes.tell(False):
+                with TemporaryDirectory() as dropped:
+                    build(Path(dropped), folder.with_suffix(".work"))
+            processes.tell(None)
+            return self.load(stage, key)
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             lock = FileLock(folder.with_suffix(".lock"))
@@ -101,10 +112,14 @@ class Store:
             if os.path.lexists(folder):
                 artifact = self.load(stage, key)
                 _tidy(folder)
+                processes.tell(False)
+                processes.tell(None)
                 log.info("HIT   %-22s %s", stage, key)
                 return artifact
             log.info("MISS  %-22s %s  building", stage, key)
-            return self._build(folder, stage, key, build, config, seed, parents)
+            made = self._build(folder, stage, key, build, config, seed, parents, together)
+            processes.tell(None)
+            return made
         except (OSError, SafetensorError) as error:
             if not disk_failed(error):
                 raise
@@ -125,6 +140,7 @@ class Store:
         config: dict[str, Any],
         seed: int,
         parents: Sequence[str],
+        together: bool,
     ) -> Artifact:
         out, work = folder.with_suffix(".new"), folder.with_suffix(".work")
         discard(out)
@@ -132,6 +148,7 @@ class Store:
         work.mkdir(exist_ok=True)
         for half in work.glob("writing-*"):  # of a run that was killed
             discard(half)
+        processes.tell(together)
         began = time.perf_counter()
         metrics = build(out, work)
         seconds = time.perf_counter() - began

@@ -6,7 +6,6 @@ modules it uses, so a stage is built once and found again (HIT) until one of the
 
 import dataclasses
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -15,10 +14,13 @@ from typing import Any
 
 import torch
 
+from diffgr2lib import processes
 from diffgr2lib.artifacts import Artifact, Store, stage_key
 from diffgr2lib.config import DecodeConfig, Preset
 from diffgr2lib.data.types import Catalogue
 from diffgr2lib.data.world import World, build_world, read_world
+from diffgr2lib.decode.prepare import check_room
+from diffgr2lib.device import check_device
 from diffgr2lib.errors import ConfigError
 from diffgr2lib.evaluate.run import Evaluation, evaluate
 from diffgr2lib.model.checkpoint import load, load_checkpoint, save
@@ -27,6 +29,7 @@ from diffgr2lib.recipes import RECIPES, lookups_stand, report
 from diffgr2lib.text.grammar import Grammar
 from diffgr2lib.text.tokenizer import train_tokenizer
 from diffgr2lib.train.loop import History, fit
+from diffgr2lib.train.rows import encode_prompt
 
 DATA_MODULES = ("data", "errors")
 MODEL_MODULES = ("model", "text")
@@ -59,7 +62,7 @@ class Stages:
     ) -> None:
         if not 0 <= seed < 10**9:
             raise ConfigError(f"seed is {seed}; give a whole number from 0 to below 10^9.")
-        check_device(device)
+        processes.join(cpu=check_device(device) == "cpu")
         self.preset, self.store, self.seed = preset, store, seed
         self.device, self.force = device, force
         self._found: dict[str, Artifact] = {}
@@ -109,6 +112,7 @@ class Stages:
                 reading = getattr(preset, recipe.converts)
                 policy = convert(policy, reading.block_size, reading.context)
             move(policy, self.device)
+            self._check_room(policy)
             probe = report(self, name)
             history = fit(
                 policy, recipe.objective(self, policy), train, work, name,
@@ -121,7 +125,7 @@ class Stages:
             return {k: v for k, v in history[-1].items()}
 
         plain = {key: dataclasses.asdict(value) for key, value in settings.items()}
-        return self._stage(name, plain, parents, modules, build)
+        return self._stage(name, plain, parents, modules, build, together=True)
 
     def policy(self, system: str) -> Policy:
         """A trained policy by system name.
@@ -177,19 +181,30 @@ class Stages:
         modules: Sequence[str],
         build: Callable[[Path, Path], dict[str, Any]],
         seed: int | None = None,
+        together: bool = False,
     ) -> Artifact:
         seed = self.seed if seed is None else seed
         sources = [f"diffgr2lib.{module}" for module in modules]
         key = stage_key(name, config, seed, list(parents), sources)
         if key not in self._found:
             self._found[key] = self.store.get_or_build(
-                name, key, build, config=config, seed=seed, parents=list(parents), force=self.force
-            )
+                name, key, build, config=config, seed=seed, parents=list(parents),
+                force=self.force, together=together,
+            )  # fmt: skip
         return self._found[key]
 
     def history(self, name: str) -> History:
         """The training log of a stage."""
         return json.loads((self.trained(name).path / "history.json").read_text())
+
+    def _check_room(self, policy: Policy) -> None:
+        """Before any work: the longest prompt and a whole answer fit the model's positions."""
+        assert policy.tokenizer is not None
+        world, grammar, tokenizer = self.world, self.grammar, policy.tokenizer
+        examples = [*world.train, *world.validation, *world.test]
+        examples.sort(key=lambda example: -len(grammar.prompt(example).split()))
+        longest = max(len(encode_prompt(tokenizer, grammar, one)) for one in examples[:16])
+        check_room(policy, longest, self.preset.decode.max_new_tokens)
 
     def _load(self, artifact: Artifact) -> Policy:
         policy = load(artifact.path)
@@ -211,19 +226,6 @@ class Stages:
             self.seed,
             rope_theta=model.rope_theta,
         )
-
-
-def check_device(value: Any) -> str:
-    """A device that PyTorch has here. Raises `ConfigError` for any other value."""
-    if not isinstance(value, str) or not re.fullmatch(r"cpu|cuda(:[0-9]{1,3})?", value):
-        raise ConfigError(f"device is {value!r}; give 'cpu', 'cuda', 'cuda:1' or 'auto'.")
-    kind, _, index = value.partition(":")
-    if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
-        raise ConfigError(
-            f"device is {value!r}, but PyTorch sees {torch.cuda.device_count() or 'no'} GPU here;"
-            " use 'cpu' or 'auto'."
-        )
-    return value
 
 
 def move(policy: Policy, device: str) -> None:

@@ -211,4 +211,4 @@ def test_what_a_stage_imports_is_in_its_key_or_cannot_change_its_weights():
     }
     policy = reached("onpolicy", "decode")
     modules = (*TRAIN_MODULES, *DATA_MODULES, *ON_POLICY)
-    assert policy - covered(policy, modules) == {"config"}
+    assert policy - covered(policy, modules) == {"config", "provenance"}

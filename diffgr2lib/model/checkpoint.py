@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from diffgr2lib.errors import ModelError
@@ -46,7 +47,14 @@ def load(folder: str | Path) -> Policy:
     has_tokenizer = (folder / "tokenizer.json").exists()
     tokenizer: Any = None
     if has_tokenizer:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = _read_tokenizer(str(folder), local_only=True)
+    rows = len(model.get_input_embeddings().weight)
+    ids = [settings[name] for name in SETTINGS if name.endswith("_id")]
+    if max(len(tokenizer or ()), *(one + 1 for one in ids)) > rows:
+        raise ModelError(
+            f"The tokenizer or {SETTINGS_FILE} in {folder} is of another vocabulary: it has ids"
+            f" beyond the model's {rows} embeddings. Copy all files of one checkpoint together."
+        )
     return Policy(model, tokenizer, **settings)
 
 
@@ -65,10 +73,7 @@ def load_checkpoint(
     False; code from a checkpoint is never run. dtype None keeps the checkpoint's own.
     """
     model = _read_model(path_or_name, local_only, dtype)
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(path_or_name, local_files_only=local_only)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path_or_name} has no readable tokenizer: {error}") from error
+    tokenizer = _read_tokenizer(path_or_name, local_only)
     if tokenizer.eos_token_id is None:
         raise ModelError(
             f"The tokenizer of {path_or_name} names no end token; set eos_token on it."
@@ -106,6 +111,15 @@ def _start_rows(model: PreTrainedModel, rows: range, known: int, mask_token_id: 
             table[mask_token_id] = mean.to(table.dtype)
 
 
+def _read_tokenizer(path_or_name: str, local_only: bool) -> Any:
+    try:
+        return AutoTokenizer.from_pretrained(
+            path_or_name, local_files_only=local_only, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{path_or_name} has no readable tokenizer: {error}") from error
+
+
 def _read_model(
     path_or_name: str, local_only: bool, dtype: torch.dtype | None = None
 ) -> PreTrainedModel:
@@ -115,9 +129,10 @@ def _read_model(
             attn_implementation="sdpa",
             local_files_only=local_only,
             trust_remote_code=False,
+            use_safetensors=True,
             dtype="auto" if dtype is None else dtype,
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ModelError(
             f"No causal LM could be read from {path_or_name!r}: {error} Give the path of a Hugging"
             " Face folder with config.json and safetensors weights, or allow downloads"

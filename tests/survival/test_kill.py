@@ -1,11 +1,18 @@
 """Claim 32: whatever moment a stage is killed at, the next run ends with the same bytes."""
 
+import json
+import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
+from diffgr2lib.artifacts import Store
 from tests.survival.harness import (
     CLEAN,
     build,
@@ -18,6 +25,7 @@ from tests.survival.harness import (
     start,
 )
 
+ROOT = Path(__file__).resolve().parents[2]
 STAGES = ("data", "mid", "sft", "cft", "ar", "opd", "rl", "evaluation-cft")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 INTERRUPTED = 128 + signal.SIGINT
@@ -25,8 +33,6 @@ INTERRUPTED = 128 + signal.SIGINT
 
 def seconds(ladder, stage):
     """How long the unbroken stage took."""
-    from diffgr2lib.artifacts import Store
-
     (folder,) = [path for path in (ladder / stage).iterdir() if path.is_dir()]
     return Store(ladder).load(stage, folder.name).manifest["seconds"]
 
@@ -136,3 +142,44 @@ def test_a_full_disk_is_one_clear_error_and_the_next_run_goes_on(ladder, tmp_pat
 @pytest.mark.parametrize("stage", STAGES)
 def test_claim_32_writes_cut_at_thirty_places_lose_nothing(ladder, tmp_path, stage, fatal):
     cut_writes(ladder, tmp_path, stage, 30, fatal)
+
+
+def hashes(root):
+    """What lies in a store, evaluations (which hold their wall time) aside."""
+    return {
+        f"{folder.parent.name}/{folder.name}": Store(root)
+        .load(*folder.parts[-2:])
+        .manifest["sha256"]
+        for folder in root.glob("*/*")
+        if folder.is_dir() and not folder.suffix and not folder.parent.name.startswith("evaluation")
+    }
+
+
+@pytest.mark.soak
+def test_claim_32_killed_notebooks_end_with_the_same_artifacts_and_a_whole_manifest(tmp_path):
+    def reproduce(name):
+        command = [sys.executable, "-m", "diffgr2lib.reproduce", "--preset", "smoke", "--only"]
+        environment = os.environ | {
+            "DIFFGR2_ARTIFACTS": str(tmp_path / name),
+            "PYTHONPATH": str(ROOT),
+        }
+        return subprocess.Popen(
+            [*command, "01,02", "--out", str(tmp_path / f"figures-{name}")],
+            cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    began = time.monotonic()
+    assert reproduce("whole").wait(1800) == 0
+    usual, chance, landed = time.monotonic() - began, random.Random(0), 0
+    for kind in SIGNALS:
+        process = reproduce("broken")
+        try:
+            process.wait(chance.uniform(0.2, 0.9) * usual)
+        except subprocess.TimeoutExpired:
+            process.send_signal(kind)
+            landed += process.wait(600) != 0
+    assert reproduce("broken").wait(1800) == 0
+    assert hashes(tmp_path / "broken") == hashes(tmp_path / "whole")
+    manifests = [tmp_path / f"figures-{name}" / "manifest.json" for name in ("broken", "whole")]
+    assert len({tuple(json.loads(path.read_text())) for path in manifests}) == 1
+    print(f"\nreproduce: {landed} kills")
