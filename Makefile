@@ -7,10 +7,10 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test soak audit test-browser lint lab clean
 
 demo: $(STAMP)
-	$(BIN)/python -m diffgr2lib.reproduce --preset toy --only 01,02,03
+	$(BIN)/python -m diffgr2lib.reproduce --preset toy --only 01,02,03,04,05
 
 test: lint
-	$(BIN)/python -m pytest --ignore=tests/browser
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore=tests/browser -n 2 --dist loadfile
 
 soak: $(STAMP)
 	$(BIN)/python -m pytest tests/survival -m soak -s

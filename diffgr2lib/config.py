@@ -13,7 +13,7 @@ Rule = Literal["threshold", "fixed-k", "entropy"]
 Form = Literal["compact", "full"]
 Answer = Literal["sid", "label"]
 States = Literal["one", "all"]
-Targets = Literal["masked", "committed", "frontier"]
+Targets = Literal["masked", "committed", "frontier", "corrected"]
 Divergence = Literal["forward", "reverse", "jsd"]
 Teacher = Literal["sft", "ar"]
 CHOICES = (Source, Context, Rule, Form, Answer, States, Targets, Divergence, Teacher)
@@ -200,12 +200,12 @@ class Distillation:
     its right. cft_weight: weight of mixed-in CFT rows (0: none). teacher: the AR model's stage.
     """
 
-    teacher: Teacher = "ar"
+    teacher: Teacher = "sft"
     samples: int = 4
     temperature: float = 0.3
     tau: float = 0.6
-    states: States = "one"
-    targets: Targets = "frontier"
+    states: States = "all"
+    targets: Targets = "corrected"
     divergence: Divergence = "forward"
     top_k: int = 0
     blind_weight: float = 1.0
@@ -231,7 +231,7 @@ class Reinforcement:
     clip_low: float = 0.2
     clip_high: float = 0.28
     temperature: float = 1.0
-    tau: float = 0.9
+    tau: float = 0.6
     alpha: float = 0.2
     rounds: int = 2
     updates: int = 1
@@ -315,20 +315,21 @@ TOY = Preset(
         steps=450, batch=22, mid_share=0.27, ranking=1.0, micro_batch=16, eval_every=150
     ),
     no_trace=StageTrain(steps=150, batch=16, mid_share=0.1, eval_every=75),
-    ar=StageTrain(steps=20, batch=8, lr=0.001, lr_embed=0.0003, eval_every=10),
+    ar=StageTrain(steps=15, batch=8, lr=0.001, lr_embed=0.0003, eval_every=5, micro_batch=16),
     cft=StageTrain(steps=300, batch=15, mid_share=0.2, ranking=1.0, micro_batch=12, eval_every=75),
     cft_more=StageTrain(
-        steps=60,
+        steps=75,
         batch=15,
         mid_share=0.2,
         ranking=1.0,
         micro_batch=12,
         lr=0.005,
         lr_embed=0.001,
-        eval_every=20,
+        eval_every=25,
     ),
-    opd=StageTrain(steps=30, batch=8, lr=0.002, lr_embed=0.0005, eval_every=10),
-    rl=StageTrain(steps=20, batch=8, lr=0.001, lr_embed=0.0003, eval_every=10, micro_batch=16),
+    opd=StageTrain(steps=30, batch=8, lr=0.005, lr_embed=0.001, eval_every=10),
+    rl=StageTrain(steps=15, batch=8, lr=0.002, lr_embed=0.0005, eval_every=5, micro_batch=16),
+    evaluate=EvalConfig(sweep=500),
 )
 
 PRESETS = {
@@ -362,6 +363,7 @@ PRESETS = {
         decode=DecodeConfig(max_new_tokens=152),
         mid=StageTrain(steps=300),
         sft=dataclasses.replace(TOY.sft, steps=400),
+        evaluate=EvalConfig(),
     ),
 }  # fmt: skip
 

@@ -2,7 +2,8 @@
 
 "Diffusion-GR2" (arXiv 2607.01170), section 5. The paper leaves open which canvases and which
 positions are taught. They matter: the teacher reads left to right, so where later tokens of a block
-are already committed its law ignores them and may ask for an id that stands further right.
+are already committed its law ignores them and may ask for an id that stands further right. Targets
+named `frontier` leave such positions out, `corrected` ones mend the law there (see `hindsight`).
 """
 
 from collections.abc import Callable, Sequence
@@ -13,11 +14,10 @@ import torch
 from torch import Tensor
 
 from diffgr2lib.config import DecodeConfig, Distillation, StageTrain
-from diffgr2lib.decode.prepare import pad_left
 from diffgr2lib.decode.trajectory import Trajectory
-from diffgr2lib.model.columns import build_columns
 from diffgr2lib.model.policy import Policy
 from diffgr2lib.onpolicy.divergence import divergence
+from diffgr2lib.onpolicy.hindsight import corrected_logits, teacher_logits
 from diffgr2lib.onpolicy.replay import Score, States, every_step, last_steps, lay_out, states
 from diffgr2lib.onpolicy.rollout import roll_out
 from diffgr2lib.train.objectives import Supervised, walk
@@ -121,9 +121,14 @@ class Distil:
         chosen = (batch.taught > 0).to(device)
         canvases = lay_out(policy, batch.trajectories, batch.shown)
         student = canvases.logits(score, chosen, policy.mask_token_id)
-        rows, _, places = chosen.nonzero(as_tuple=True)
+        asked = (batch.taught > 0).nonzero()  # row, canvas, place
         laws = teacher_logits(self.teacher, batch.trajectories, batch.shown)
-        teacher = laws[rows, places]
+        if self.options.targets == "corrected":
+            teacher = corrected_logits(
+                self.teacher, batch.trajectories, batch.shown, asked, laws, policy.block_size
+            )
+        else:
+            teacher = laws[asked[:, 0], asked[:, 2]]
         kl = divergence(self.options.divergence, teacher, student, self.options.top_k)
         loss = (kl * batch.taught.to(device)[chosen]).sum()
         agree = student.argmax(-1) == teacher.argmax(-1)
@@ -165,9 +170,12 @@ def chosen_targets(shown: States, block_size: int, options: Distillation) -> Ten
 
     `masked`: every masked position. `committed`: those committed in the step. `frontier`: masked
     ones with nothing visible to their right in their block, where the teacher misses nothing.
+    `corrected`: every masked position, the teacher's law there given the right too (`hindsight`).
     blind_weight in [0, 1] is what a masked position counts where something is (masked: 1).
     """
     open_ = shown.masked
+    if options.targets == "corrected":
+        return open_.float()
     if options.targets == "committed":
         return shown.committed.float()
     blind = open_ & right_visible(shown, block_size)
@@ -190,17 +198,3 @@ def sight(shown: States, block_size: int) -> dict[str, Tensor]:
     clear = (before == 0) & ~start
     parts = {"start": start, "visible": clear, "hidden": before > 0}
     return {name: (open_ & where).view(N, C, L) for name, where in parts.items()}
-
-
-@torch.no_grad()
-def teacher_logits(teacher: Policy, made: Sequence[Trajectory], shown: States) -> Tensor:
-    """The teacher's causal law on the finished texts: logits [N, L, V], the mask token excluded."""
-    prompt, prompt_mask = pad_left([one.prompt for one in made], teacher.pad_token_id)
-    columns = build_columns(
-        prompt, prompt_mask, shown.tokens, shown.real, None, 1, "causal", dtype=teacher.dtype
-    )
-    inputs = (columns.input_ids, columns.position_ids, columns.attention, columns.clean_from)
-    ids, positions, attention, at = (part.to(teacher.device) for part in inputs)
-    logits = teacher.forward(ids, positions, attention, columns=at)
-    logits[..., teacher.mask_token_id] = float("-inf")
-    return logits

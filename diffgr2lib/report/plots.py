@@ -69,10 +69,14 @@ def validity(table: pd.DataFrame) -> Figure:
 
 def curves(histories: Mapping[str, Sequence[History]], fields: Mapping[str, str]) -> Figure:
     """Training curves: one panel a field (log name -> label), a line for each stage and seed."""
+    columns = len(fields) if len(fields) <= 4 else 3
+    rows = -(-len(fields) // columns)
     fig, axes = plt.subplots(
-        1, len(fields), figsize=(3.1 * len(fields), 2.7), squeeze=False, layout="constrained"
+        rows, columns, figsize=(3.1 * columns, 2.7 * rows), squeeze=False, layout="constrained"
     )
-    for axis, (name, label) in zip(axes[0], fields.items(), strict=True):
+    for axis in axes.flat[len(fields) :]:
+        axis.set_axis_off()
+    for axis, (name, label) in zip(axes.flat, fields.items(), strict=False):
         for (stage, runs), color, marker in zip(histories.items(), PALETTE, MARKERS, strict=False):
             for number, history in enumerate(runs):
                 points = [(record["step"], record[name]) for record in history if name in record]
@@ -108,4 +112,27 @@ def frontier(table: pd.DataFrame) -> Figure:
             )  # fmt: skip
     axis.set(xlabel="tokens per forward pass (TPF)", ylabel="valid answers", ylim=(-0.05, 1.05))
     axis.legend(frameon=False)
+    return fig
+
+
+def settings(table: pd.DataFrame) -> Figure:
+    """Gain in valid answers over the stage's start for each setting, one panel a tau."""
+    taus = list(dict.fromkeys(table["tau"]))
+    names = list(dict.fromkeys(table["setting"]))
+    fig, axes = plt.subplots(
+        1, len(taus), figsize=(3.2 * len(taus) + 1.8, 0.32 * len(names) + 1.0), sharey=True,
+        squeeze=False, layout="constrained",
+    )  # fmt: skip
+    places = np.arange(len(names))[::-1]
+    for axis, tau in zip(axes[0], taus, strict=True):
+        part = table[table["tau"] == tau].set_index("setting").loc[names]
+        value, low, high = (part[f"valid_gain{end}"].to_numpy() for end in ("", "_low", "_high"))
+        for n, chosen in enumerate(part["chosen"]):
+            axis.errorbar(
+                value[n], places[n], xerr=[[value[n] - low[n]], [high[n] - value[n]]],
+                fmt="D" if chosen else "o", color=PALETTE[3 if chosen else 0], capsize=3,
+            )  # fmt: skip
+        axis.axvline(0, color="0.5", linestyle=":", linewidth=1, zorder=0)
+        axis.set(title=f"tau {tau:g}", xlabel="valid answers, less CFT's (95 %)")
+    axes[0, 0].set_yticks(places, names)
     return fig

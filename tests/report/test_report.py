@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
+from diffgr2lib.report import gains, plots
 from diffgr2lib.report.figures import PALETTE, save_figure, use_style
 from diffgr2lib.report.tables import latex, markdown, save_table
 
@@ -109,3 +111,33 @@ def test_markdown_can_show_a_readable_twin(tmp_path):
     frame = pd.DataFrame({"x": [0.5]})
     save_table(frame, tmp_path, "t", readable=pd.DataFrame({"x": ["half"]}))
     assert "half" in (tmp_path / "t.md").read_text() and "0.5" in (tmp_path / "t.csv").read_text()
+
+
+def test_verdicts_say_what_the_interval_says():
+    rows = {
+        "system": "opd", "over": "cft_more", "tau": [0.9, 0.6, 0.4], "valid_gain": [0.0, 0.1, -0.1],
+        "valid_gain_low": [-0.1, 0.05, -0.2], "valid_gain_high": [0.1, 0.2, -0.05],
+    }  # fmt: skip
+    lines = gains.verdicts(pd.DataFrame(rows))
+    assert [line.split(", ")[-1] for line in lines] == ["no difference found", "more", "FEWER"]
+
+
+def test_a_settings_table_that_was_made_is_shown_and_the_chosen_one_marked(tmp_path):
+    made = pd.DataFrame(
+        [
+            {"setting": name, "chosen": name == "a", "tau": 0.6, "n": 5, "seeds": 1, "tpf": 6.0}
+            | {
+                f"{key}{end}": 0.5
+                for key in ("valid", "valid_gain", "ndcg@3")
+                for end in ("", "_low", "_high")
+            }
+            for name in ("a", "b")
+        ]
+    )
+    made.to_csv(tmp_path / "opd_settings.csv", index=False)
+    run = SimpleNamespace(out_dir=tmp_path, parameters=SimpleNamespace(force=False))
+    found = gains.settings_table(run)
+    pd.testing.assert_frame_equal(found, made)
+    assert list(gains.readable_settings(found)[""]) == ["<- chosen", ""]
+    figure = plots.settings(found)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["a", "b"]
