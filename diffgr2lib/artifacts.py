@@ -82,7 +82,7 @@ class Store:
         stage can resume, and is removed at the end; `force` starts anew where there is an artifact,
         and else resumes. `out` becomes the artifact in one rename. Of several processes one builds
         and the others wait. Of the processes of one run only the main one locks and writes; with
-        `together` the others call `build` too, for its collectives, and their `out` is dropped.
+        `together` the others call `build` too, to do their share, and their `out` is dropped.
         Raises `ArtifactError` for a damaged artifact.
         """
         folder = self.root / stage / key

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import broadcast_object_list, gather_object
 
 T = TypeVar("T")
 PATIENCE = timedelta(days=2)  # how long the others wait while the main process builds alone
@@ -16,10 +16,11 @@ def several() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
-def join(cpu: bool) -> None:
-    """Form the group with the other processes, once, before anything is built."""
-    if several() and not PartialState._shared_state:
-        PartialState(cpu=cpu, timeout=PATIENCE)
+def join(device: str) -> str:
+    """Form the group with the other processes, once; the device on which this one computes."""
+    if not several():
+        return device
+    return str(PartialState(cpu=device == "cpu", timeout=PATIENCE).device)
 
 
 def is_main() -> bool:
@@ -34,3 +35,16 @@ def tell(value: T) -> T:
     said = [value]
     broadcast_object_list(said)
     return said[0]
+
+
+def mine(count: int) -> range:
+    """Which of `count` things in a row this process does; `gathered` joins the results in order."""
+    if not several():
+        return range(count)
+    rank, size = PartialState().process_index, PartialState().num_processes
+    return range(rank * count // size, (rank + 1) * count // size)
+
+
+def gathered(made: list[T]) -> list[T]:
+    """The lists of all processes, one after another. All must come to the same calls."""
+    return gather_object(made) if several() else made

@@ -62,9 +62,8 @@ class Stages:
     ) -> None:
         if not 0 <= seed < 10**9:
             raise ConfigError(f"seed is {seed}; give a whole number from 0 to below 10^9.")
-        processes.join(cpu=check_device(device) == "cpu")
         self.preset, self.store, self.seed = preset, store, seed
-        self.device, self.force = device, force
+        self.device, self.force = processes.join(check_device(device)), force
         self._found: dict[str, Artifact] = {}
 
     # -- data --------------------------------------------------------------------------------------
@@ -168,7 +167,7 @@ class Stages:
             return {"n": len(found.users), "valid": float(found.valid.mean()), "tpf": found.tpf}
 
         name = f"evaluation-{system}"
-        artifact = self._stage(name, config, [parent.key], EVALUATE_MODULES, build)
+        artifact = self._stage(name, config, [parent.key], EVALUATE_MODULES, build, together=True)
         return Evaluation.read(artifact.path / "evaluation.json")
 
     # -- how a stage is built ----------------------------------------------------------------------

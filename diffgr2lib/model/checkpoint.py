@@ -48,7 +48,8 @@ def load(folder: str | Path) -> Policy:
     tokenizer: Any = None
     if has_tokenizer:
         tokenizer = _read_tokenizer(str(folder), local_only=True)
-    rows = len(model.get_input_embeddings().weight)
+    embeddings: Any = model.get_input_embeddings()
+    rows = len(embeddings.weight)
     ids = [settings[name] for name in SETTINGS if name.endswith("_id")]
     if max(len(tokenizer or ()), *(one + 1 for one in ids)) > rows:
         raise ModelError(

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
+from accelerate.utils import DistributedType, gather_object
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from tqdm import tqdm
@@ -28,6 +28,7 @@ from diffgr2lib.train.objectives import Objective
 log = logging.getLogger(__name__)
 
 STATE = "state.safetensors"
+WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 Probe = Callable[[int], dict[str, float]]
 History = list[dict[str, float]]
 
@@ -75,8 +76,14 @@ def fit(
     kept.
     """
     accelerator = Accelerator(cpu=cpu)
+    if accelerator.distributed_type not in WHOLE:
+        raise ModelError(
+            f"accelerate was launched for {accelerator.distributed_type}, but this loop keeps the"
+            " whole model on every process; launch it with --multi_gpu or --cpu."
+        )
     model = policy.model.to(accelerator.device).train()
-    scorer = accelerator.prepare(Scorer(model))
+    # without DDP, whose forward waits for the others: a process may have more parts, or none
+    scorer = accelerator.prepare_model(Scorer(model), evaluation_mode=True)
     optimizers = make_optimizers(policy, config)
     peaks = [[group["lr"] for group in optimizer.param_groups] for optimizer in optimizers]
     start, history = _resume(work, model, optimizers)
@@ -137,9 +144,8 @@ def _step(
     starts = range(acc.process_index * size, rows, acc.num_processes * size)
     for first in starts:
         part = batch.part(slice(first, first + size), acc.device)
-        with acc.no_sync(scorer):  # a process may have more parts than another, or none
-            loss, found = objective.loss(scorer, part)
-            acc.backward(loss * (1 / max(total, 1e-9)))
+        loss, found = objective.loss(scorer, part)
+        acc.backward(loss * (1 / max(total, 1e-9)))
         sums["loss"] += float(loss.detach()) / max(total, 1e-9)
         for key, value in found.items():
             sums[key] = sums.get(key, 0.0) + value

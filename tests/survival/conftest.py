@@ -6,7 +6,8 @@ import pytest
 import torch
 from tqdm import tqdm
 
-from tests.survival.harness import TINY, stages
+from diffgr2lib import recipes
+from tests.survival.harness import TINY, judge_by_tokens, stages
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +19,11 @@ def ladder(tmp_path_factory):
     logging.getLogger("diffgr2lib").setLevel(logging.INFO)
     root = tmp_path_factory.mktemp("ladder")
     made = stages(root)
-    made.trained("rl")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recipes, "make_judge", judge_by_tokens)
+        made.trained("rl")
+        made.trained("ar")
+    assert all(record["dropped"] < 1 for name in ("ar", "rl") for record in made.history(name))
     made.evaluation("cft", TINY.decode)
     yield root
     torch.set_num_threads(threads)

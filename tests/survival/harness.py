@@ -16,9 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from diffgr2lib import recipes
 from diffgr2lib.artifacts import Store
 from diffgr2lib.config import PRESETS, DataConfig, DecodeConfig, EvalConfig, Preset
 from diffgr2lib.errors import KitError
+from diffgr2lib.onpolicy.rl import Judge, Judged
 from diffgr2lib.stages import Stages
 
 Work = Callable[[], Any]
@@ -32,7 +34,7 @@ TINY = dataclasses.replace(  # smoke, with answers too short to be right: only t
         users=200, items=60, codes=16, max_train=40, max_validation=8, max_test=12, brands_shown=16
     ),
     decode=DecodeConfig(max_new_tokens=48),
-    evaluate=EvalConfig(batch=12, bootstrap=200, taus=(1.0, 0.6), sweep=8, probe=2),
+    evaluate=EvalConfig(batch=4, bootstrap=200, taus=(1.0, 0.6), sweep=8, probe=2),
     **{
         name: dataclasses.replace(getattr(SMOKE, name), checkpoint_every=1, eval_every=1)
         for name in ("mid", "sft", "ar", "cft", "opd", "rl")
@@ -135,10 +137,16 @@ def stages(root: Path, preset: Preset = TINY) -> Stages:
     return Stages(preset, Store(root))
 
 
+def judge_by_tokens(*_: Any) -> Judge:
+    """Rewards that vary within a group, as no answer of a model this small would."""
+    return lambda n, tokens: Judged(sum(tokens) % 7 / 7, True, False)
+
+
 def build(root: Path, stage: str) -> Work:
-    """Build one stage of `TINY`, or the evaluation of a system as `evaluation-SYSTEM`."""
+    """Build one stage of `TINY`, or the evaluation of a system as `evaluation-SYSTEM`, in a child."""
 
     def work() -> None:
+        recipes.make_judge = judge_by_tokens
         made = stages(root)
         if stage == "data":
             made.data()
