@@ -18,6 +18,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from diffgr2lib.config import Preset, StageTrain
 from diffgr2lib.data.types import Catalogue
 from diffgr2lib.errors import ConfigError, ModelError
+from diffgr2lib.model.checkpoint import local_folder
 from diffgr2lib.model.policy import Scorer, build_model
 from diffgr2lib.recipes import RECIPES
 from diffgr2lib.text.grammar import Grammar
@@ -147,7 +148,7 @@ def _model(preset: Preset) -> PreTrainedModel:
         )  # fmt: skip
     try:
         config = AutoConfig.from_pretrained(
-            sizes.checkpoint, local_files_only=True, trust_remote_code=False
+            local_folder(sizes.checkpoint), local_files_only=True, trust_remote_code=False
         )
     except (OSError, ValueError) as error:
         raise ModelError(f"{sizes.checkpoint!r} has no readable config.json: {error}") from error

@@ -52,6 +52,7 @@ READINGS = {  # system -> the stage whose weights it has; see `Stages.policy`
     "opd": "opd",
     "rl": "rl",
 }
+SPLITS = ("train", "validation", "test")
 
 
 class Stages:
@@ -132,9 +133,7 @@ class Stages:
         `naive` is the AR teacher's weights, converted; `ar_causal` those of `cft_causal`, read one
         token at a time.
         """
-        if system not in READINGS:
-            raise ConfigError(f"There is no system {system!r}; use one of {', '.join(READINGS)}.")
-        policy = self._load(self.trained(READINGS[system]))
+        policy = self._load(self.trained(stage_of(system)))
         if system == "naive":
             diffusion = self.preset.diffusion
             policy = convert(policy, diffusion.block_size, diffusion.context)
@@ -146,7 +145,9 @@ class Stages:
         self, system: str, decode: DecodeConfig, split: str = "test", limit: int | None = None
     ) -> Evaluation:
         """Decode a system over the first `limit` users of a split (all by default), once."""
-        parent = self.trained(READINGS[system])
+        if split not in SPLITS:
+            raise ConfigError(f"There is no split {split!r}; use one of {', '.join(SPLITS)}.")
+        parent = self.trained(stage_of(system))
         reading = self.preset.causal if system.endswith("_causal") else self.preset.diffusion
         config = {
             "system": system,
@@ -225,6 +226,13 @@ class Stages:
             self.seed,
             rope_theta=model.rope_theta,
         )
+
+
+def stage_of(system: str) -> str:
+    """The stage whose weights a system has. Raises `ConfigError` for an unknown system."""
+    if system not in READINGS:
+        raise ConfigError(f"There is no system {system!r}; use one of {', '.join(READINGS)}.")
+    return READINGS[system]
 
 
 def move(policy: Policy, device: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import try_to_load_from_cache
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
@@ -18,6 +19,10 @@ log = logging.getLogger(__name__)
 
 MASK_TOKEN = "<|mask|>"
 SETTINGS_FILE = "diffusion_config.json"
+REMEDY = (
+    "Give the path of a Hugging Face folder with config.json and safetensors weights, or allow"
+    " downloads (local_only=False)."
+)
 SETTINGS = ("block_size", "context", "mask_token_id", "eos_token_id", "pad_token_id")
 
 
@@ -41,7 +46,7 @@ def load(folder: str | Path) -> Policy:
             f"{folder} holds no readable {SETTINGS_FILE} ({error}); only folders that the kit saved"
             " can be loaded as a policy. For another checkpoint use load_checkpoint."
         ) from error
-    if set(settings) != set(SETTINGS):
+    if not isinstance(settings, dict) or set(settings) != set(SETTINGS):
         raise ModelError(f"{folder / SETTINGS_FILE} must hold exactly {', '.join(SETTINGS)}.")
     model = _read_model(str(folder), local_only=True)
     has_tokenizer = (folder / "tokenizer.json").exists()
@@ -73,6 +78,8 @@ def load_checkpoint(
     of the old rows' spread on top, so that they differ. Nothing is downloaded unless local_only is
     False; code from a checkpoint is never run. dtype None keeps the checkpoint's own.
     """
+    if local_only:
+        path_or_name = local_folder(path_or_name)
     model = _read_model(path_or_name, local_only, dtype)
     tokenizer = _read_tokenizer(path_or_name, local_only)
     if tokenizer.eos_token_id is None:
@@ -96,6 +103,25 @@ def load_checkpoint(
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.eos_token_id if pad is None else pad,
     )
+
+
+def local_folder(path_or_name: str) -> str:
+    """Where a checkpoint lies on this machine: the folder itself, or that of its name in the cache.
+
+    Asked for a name, huggingface_hub goes online for its user agent even for local files only.
+    """
+    if Path(path_or_name).is_dir():
+        return path_or_name
+    try:
+        found = try_to_load_from_cache(path_or_name, "config.json")
+    except ValueError:  # no name that a hub could have
+        found = None
+    if not isinstance(found, str):
+        raise ModelError(
+            f"No causal LM could be read from {path_or_name!r}: it is no folder here, and not in"
+            f" the Hugging Face cache. {REMEDY}"
+        )
+    return str(Path(found).parent)
 
 
 def _start_rows(model: PreTrainedModel, rows: range, known: int, mask_token_id: int) -> None:
@@ -135,9 +161,7 @@ def _read_model(
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ModelError(
-            f"No causal LM could be read from {path_or_name!r}: {error} Give the path of a Hugging"
-            " Face folder with config.json and safetensors weights, or allow downloads"
-            " (local_only=False)."
+            f"No causal LM could be read from {path_or_name!r}: {error} {REMEDY}"
         ) from error
     log.info("read %s (%d parameters)", path_or_name, model.num_parameters())
     return model.eval()

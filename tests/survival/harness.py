@@ -18,7 +18,7 @@ from typing import Any
 
 from diffgr2lib import recipes
 from diffgr2lib.artifacts import Store
-from diffgr2lib.config import PRESETS, DataConfig, DecodeConfig, EvalConfig, Preset
+from diffgr2lib.config import PRESETS, DataConfig, DecodeConfig, DiffusionConfig, EvalConfig, Preset
 from diffgr2lib.errors import KitError
 from diffgr2lib.onpolicy.rl import Judge, Judged
 from diffgr2lib.stages import Stages
@@ -33,7 +33,8 @@ TINY = dataclasses.replace(  # smoke, with answers too short to be right: only t
     data=DataConfig(
         users=200, items=60, codes=16, max_train=40, max_validation=8, max_test=12, brands_shown=16
     ),
-    decode=DecodeConfig(max_new_tokens=48),
+    diffusion=DiffusionConfig(block_size=8),
+    decode=DecodeConfig(max_new_tokens=32),
     evaluate=EvalConfig(batch=4, bootstrap=200, taus=(1.0, 0.6), sweep=8, probe=2),
     **{
         name: dataclasses.replace(getattr(SMOKE, name), checkpoint_every=1, eval_every=1)

@@ -46,34 +46,39 @@ def completed(root, stage, ladder, log):
     shutil.rmtree(root / stage)
 
 
-def survive_signals(ladder, root, log, stage, kills):
+def survive_signals(ladder, root, log, stage, kills, limit=float("inf")):
     """Kill the stage at random moments, each next run going on from what the last one left."""
     chance, landed, done, rounds = random.Random(stage), 0, 0, 0
+    until = time.monotonic() + limit
     linked(ladder, root, stage)
-    while landed < kills:
+    while landed < kills and (time.monotonic() < until or landed < len(SIGNALS)):
         rounds += 1
         kind = SIGNALS[rounds % 3]
         delay = chance.uniform(0, 1.3 * seconds(ladder, stage))
         code = kill_after(build(root, stage), log, delay, kind)
         assert code in (0, -kind, INTERRUPTED), log.read_text()[-3000:]
         landed += code != 0
-        if code == 0 or landed == kills:
+        if code == 0:
             completed(root, stage, ladder, log)
             done += 1
-    return landed, done
+    completed(root, stage, ladder, log)
+    return landed, done + 1
 
 
-@pytest.mark.parametrize("stage", ["sft", "cft", "opd", "rl", "data", "evaluation-cft"])
+@pytest.mark.parametrize("stage", STAGES)
 def test_claim_32_a_stage_killed_at_random_moments_ends_with_the_same_bytes(
     ladder, tmp_path, stage
 ):
-    assert survive_signals(ladder, tmp_path / "store", tmp_path / "log", stage, 3)[0] == 3
+    """Thirty times, or as often as ten seconds allow."""
+    landed, done = survive_signals(ladder, tmp_path / "store", tmp_path / "log", stage, 30, 10)
+    print(f"\n{stage}: {landed} kills, {done} completions, all with the same bytes")
+    assert landed >= len(SIGNALS)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("stage", STAGES)
-def test_claim_32_thirty_kills_a_stage_change_no_byte(ladder, tmp_path, stage):
-    landed, done = survive_signals(ladder, tmp_path / "store", tmp_path / "log", stage, 30)
+def test_claim_32_a_hundred_kills_a_stage_change_no_byte(ladder, tmp_path, stage):
+    landed, done = survive_signals(ladder, tmp_path / "store", tmp_path / "log", stage, 100)
     print(f"\n{stage}: {landed} kills, {done} completions, all with the same bytes")
 
 
