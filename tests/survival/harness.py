@@ -25,7 +25,8 @@ from diffgr2lib.stages import Stages
 
 Work = Callable[[], Any]
 FILE_EVENTS = ("open", "os.", "shutil.", "fcntl.")
-CLEAN, FAILED = 3, 4  # exit codes: one of the kit's own errors, any other
+# exit codes: one of the kit's own errors, any other, Ctrl-C
+CLEAN, FAILED, INTERRUPTED = 3, 4, 128 + signal.SIGINT
 
 SMOKE = PRESETS["smoke"]
 TINY = dataclasses.replace(  # smoke, with answers too short to be right: only the bytes matter
@@ -46,13 +47,17 @@ TINY = dataclasses.replace(  # smoke, with answers too short to be right: only t
 def start(work: Work, log: Path, prepare: Work | None = None) -> int:
     """Fork a child that does `prepare` and `work`; its error or traceback goes to `log`."""
     sys.stdout.flush()
+    said = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the child can take it
     child = os.fork()
     if child:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        os.close(said)
         return child
     code = FAILED
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        said = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         faulthandler.enable(said)
         sys.stdout = sys.stderr = open(os.devnull, "w")
         (prepare or (lambda: None))()
@@ -62,10 +67,11 @@ def start(work: Work, log: Path, prepare: Work | None = None) -> int:
         unlimited()
         os.write(said, f"{type(error).__name__}: {error}\n".encode())
         code = CLEAN
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     except BaseException:
         unlimited()
         os.write(said, traceback.format_exc().encode())
-        code = 128 + signal.SIGINT if isinstance(sys.exception(), KeyboardInterrupt) else FAILED
     finally:
         os._exit(code)
 

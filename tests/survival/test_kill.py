@@ -15,6 +15,7 @@ import pytest
 from diffgr2lib.artifacts import Store
 from tests.survival.harness import (
     CLEAN,
+    INTERRUPTED,
     build,
     finish,
     kill_after,
@@ -28,7 +29,6 @@ from tests.survival.harness import (
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = ("data", "mid", "sft", "cft", "ar", "opd", "rl", "evaluation-cft")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-INTERRUPTED = 128 + signal.SIGINT
 
 
 def seconds(ladder, stage):
