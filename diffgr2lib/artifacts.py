@@ -5,18 +5,21 @@ import json
 import logging
 import os
 import platform
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
+from safetensors import SafetensorError
 
+from diffgr2lib import processes
 from diffgr2lib.errors import ArtifactError
+from diffgr2lib.files import discard, disk_failed, files_below, sync
 from diffgr2lib.provenance import git_state, project_root, sha256, source_hash
 
 log = logging.getLogger(__name__)
@@ -71,15 +74,24 @@ class Store:
         seed: int,
         parents: Sequence[str],
         force: bool = False,
+        together: bool = False,
     ) -> Artifact:
         """The stage's artifact, verified; built first where it is missing (or with `force`).
 
         build(out, work) fills `out` and returns metrics. `work` survives a kill, so that a long
         stage can resume, and is removed at the end; `force` starts anew where there is an artifact,
         and else resumes. `out` becomes the artifact in one rename. Of several processes one builds
-        and the others wait. Raises `ArtifactError` for a damaged artifact.
+        and the others wait. Of the processes of one run only the main one locks and writes; with
+        `together` the others call `build` too, to do their share, and their `out` is dropped.
+        Raises `ArtifactError` for a damaged artifact.
         """
         folder = self.root / stage / key
+        if not processes.is_main():
+            if processes.tell(False):
+                with TemporaryDirectory() as dropped:
+                    build(Path(dropped), folder.with_suffix(".work"))
+            processes.tell(None)
+            return self.load(stage, key)
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             lock = FileLock(folder.with_suffix(".lock"))
@@ -95,14 +107,27 @@ class Store:
             ) from error
         try:
             if force and os.path.lexists(folder):
-                _discard(folder)
-                _discard(folder.with_suffix(".work"))
+                discard(folder.with_suffix(".work"))
+                discard(folder)
             if os.path.lexists(folder):
                 artifact = self.load(stage, key)
+                _tidy(folder)
+                processes.tell(False)
+                processes.tell(None)
                 log.info("HIT   %-22s %s", stage, key)
                 return artifact
             log.info("MISS  %-22s %s  building", stage, key)
-            return self._build(folder, stage, key, build, config, seed, parents)
+            made = self._build(folder, stage, key, build, config, seed, parents, together)
+            processes.tell(None)
+            return made
+        except (OSError, SafetensorError) as error:
+            if not disk_failed(error):
+                raise
+            raise ArtifactError(
+                f"Stage {stage} cannot be written to {self.root} ({error}). Free space there and"
+                " run again, which goes on from the last checkpoint; or set DIFFGR2_ARTIFACTS to"
+                " another folder."
+            ) from error
         finally:
             lock.release()
 
@@ -115,15 +140,20 @@ class Store:
         config: dict[str, Any],
         seed: int,
         parents: Sequence[str],
+        together: bool,
     ) -> Artifact:
         out, work = folder.with_suffix(".new"), folder.with_suffix(".work")
-        _discard(out)
+        discard(out)
         out.mkdir()
         work.mkdir(exist_ok=True)
+        for half in work.glob("writing-*"):  # of a run that was killed
+            discard(half)
+        processes.tell(together)
         began = time.perf_counter()
         metrics = build(out, work)
         seconds = time.perf_counter() - began
-        strangers = [file.name for file in _files(out) if file.is_symlink() or not file.is_file()]
+        files = files_below(out)
+        strangers = [file.name for file in files if file.is_symlink() or not file.is_file()]
         if strangers or (out / MANIFEST).exists():
             names = ", ".join(strangers) or MANIFEST
             raise ArtifactError(
@@ -144,17 +174,17 @@ class Store:
             "python": platform.python_version(),
             "versions": {name: version(name) for name in LIBRARIES},
             "git": git_state(),
-            "sha256": {f.relative_to(out).as_posix(): sha256(f) for f in _files(out)},
+            "sha256": {f.relative_to(out).as_posix(): sha256(f) for f in files},
         }
         # as it will be read back (tuples are lists, NumPy's numbers plain), then sealed
         manifest = json.loads(json.dumps(manifest, default=_plain))
         manifest["seal"] = seal(manifest)
         text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
         (out / MANIFEST).write_text(text, encoding="utf-8")
-        _sync(*_files(out), *(path for path in out.rglob("*") if path.is_dir()), out)
+        sync(*files_below(out), *(path for path in out.rglob("*") if path.is_dir()), out)
         os.replace(out, folder)
-        _sync(folder.parent)
-        _discard(work)
+        sync(folder.parent)
+        _tidy(folder)
         log.info("DONE  %-22s %s  %.1f s", stage, key, seconds)
         return Artifact(stage, key, folder, manifest, hit=False)
 
@@ -162,8 +192,8 @@ class Store:
         """Read and verify one artifact. Raises `ArtifactError` naming the file that is amiss."""
         folder = self.root / stage / key
         mend = (
-            f"Delete the folder {folder} and run again to rebuild it, or rebuild with"
-            " `python -m diffgr2lib.train STAGE --force` (in a notebook: force = True)."
+            f"Remove it with `rm -r '{folder}'` and run again: only this stage is rebuilt."
+            " `--force` (in a notebook: force = True) rebuilds every stage."
         )
         path = folder / MANIFEST
         try:
@@ -178,7 +208,7 @@ class Store:
             raise ArtifactError(f"{path} belongs to {found[1]} {found[2]}. {mend}")
         if sealed != seal(manifest):
             raise ArtifactError(f"{path} is damaged: its seal does not fit its content. {mend}")
-        present = {f.relative_to(folder).as_posix() for f in _files(folder)} - {MANIFEST}
+        present = {f.relative_to(folder).as_posix() for f in files_below(folder)} - {MANIFEST}
         for name in sorted(present ^ set(hashes)):
             what = "is missing" if name in hashes else "does not belong there"
             raise ArtifactError(f"{folder / name} {what}. {mend}")
@@ -201,27 +231,10 @@ def seal(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def _files(folder: Path) -> list[Path]:
-    """Everything below the folder that is no folder: links and pipes are found too."""
-    return sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-
-
-def _discard(path: Path) -> None:
-    """Remove a folder, file or link, if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _sync(*paths: Path) -> None:
-    """Make sure that files and folders are on the disk."""
-    for path in paths:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def _tidy(folder: Path) -> None:
+    """Remove what a finished artifact no longer needs, a killed run's leftovers included."""
+    for suffix in (".gone", ".new.gone", ".work.gone", ".work"):
+        discard(folder.with_suffix(suffix))
 
 
 def _plain(value: Any) -> Any:

@@ -264,8 +264,11 @@ class EvalConfig:
     def __post_init__(self) -> None:
         """Check every field."""
         _check(self, batch=(1, 4096), bootstrap=(100, 10**6), sweep=(2, 10**7), probe=(1, 10**6))
-        if not self.taus or any(not -1 <= tau <= 100 for tau in self.taus):
-            raise ConfigError(f"EvalConfig.taus is {self.taus}; give numbers from -1 to 100.")
+        known = isinstance(self.taus, tuple) and all(type(tau) in (int, float) for tau in self.taus)
+        if not known or not self.taus or any(not -1 <= tau <= 100 for tau in self.taus):
+            raise ConfigError(
+                f"EvalConfig.taus is {self.taus!r}; give a tuple of numbers from -1 to 100."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +294,12 @@ class Preset:
     )
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     evaluate: EvalConfig = field(default_factory=EvalConfig)
+
+    def __post_init__(self) -> None:
+        """Check that every section is of its kind."""
+        for name, kind in get_type_hints(type(self)).items():
+            if not isinstance(getattr(self, name), kind):
+                raise ConfigError(f"Preset.{name} must be a {kind.__name__}; see the presets.")
 
     def to_json(self) -> dict[str, Any]:
         """Plain dicts, lists, numbers and strings."""
@@ -364,7 +373,7 @@ PRESETS = {
 
 def preset(name: str) -> Preset:
     """A preset by name. Raises `ConfigError` that lists the names and suggests the nearest."""
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         close = difflib.get_close_matches(str(name), PRESETS, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ConfigError(f"There is no preset {name!r}; choose one of {', '.join(PRESETS)}.{hint}")

@@ -44,7 +44,7 @@ def git_state() -> dict[str, Any]:
 
 
 def source_hash(modules: Sequence[str]) -> str:
-    """Hash of the source files of modules; a package stands for all modules below it.
+    """Hash of the source files of modules; a package stands for all modules below it but commands.
 
     Each is read once a process: what runs is the code that was imported, not a later edit.
     """
@@ -60,7 +60,7 @@ def _module_hash(name: str) -> str:
         raise ArtifactError(f"The module {name} that a stage's key names does not exist.")
     origin = Path(spec.origin)
     files = sorted(origin.parent.rglob("*.py")) if origin.name == "__init__.py" else [origin]
-    for file in files:
+    for file in (file for file in files if file.name != "__main__.py"):
         digest.update(f"{name}/{file.relative_to(origin.parent).as_posix()}\n".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import platform
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ from transformers.utils import logging as transformers_logging
 
 from diffgr2lib.artifacts import Store
 from diffgr2lib.config import Preset, preset
+from diffgr2lib.device import check_device
 from diffgr2lib.errors import ConfigError
+from diffgr2lib.files import write_whole
 from diffgr2lib.provenance import git_state, project_root
 from diffgr2lib.report.figures import save_figure, use_style
 from diffgr2lib.report.tables import save_table
@@ -60,12 +63,7 @@ def check_parameters(values: Mapping[str, Any]) -> Parameters:
     if missing:
         raise ConfigError(f"The parameters cell lacks {', '.join(missing)}.")
     chosen = preset(values["preset"])
-    out_dir = values["out_dir"]
-    if not isinstance(out_dir, (str, Path)):
-        raise ConfigError(f"out_dir is {out_dir!r}; give a folder's path, or '' for the usual one.")
-    folder = Path(out_dir) if str(out_dir) else project_root() / "figures" / chosen.name
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"out_dir is {folder}, which is a file; give a folder's path.")
+    folder = _folder(values["out_dir"]) or project_root() / "figures" / chosen.name
     return Parameters(
         chosen,
         _seeds(values["seeds"]),
@@ -75,14 +73,27 @@ def check_parameters(values: Mapping[str, Any]) -> Parameters:
     )
 
 
+def _folder(value: Any) -> Path | None:
+    if not isinstance(value, (str, Path)):
+        raise ConfigError(f"out_dir is {value!r}; give a folder's path, or '' for the usual one.")
+    try:
+        if "\0" in str(value) or (value and Path(value).exists() and not Path(value).is_dir()):
+            raise ConfigError(f"out_dir is {value!r}, which is a file; give a folder's path.")
+    except OSError as error:
+        raise ConfigError(f"out_dir is {value!r}, which cannot be used ({error}).") from error
+    return Path(value) if str(value) else None
+
+
 def _seeds(value: Any) -> tuple[int, ...]:
     found = value.split(",") if isinstance(value, str) else value
     found = list(found) if isinstance(found, (list, tuple)) else [found]
     seeds = []
     for one in found:
-        text = str(one).strip()
-        if isinstance(one, (bool, float)) or not text.isdecimal():
-            raise ConfigError(f"seeds is {value!r}; give whole numbers, as [0, 1] or '0,1'.")
+        text = str(one).strip() if isinstance(one, (int, str)) else ""
+        if isinstance(one, bool) or not re.fullmatch("[0-9]{1,9}", text):
+            raise ConfigError(
+                f"seeds is {value!r}; give whole numbers below 10^9, as [0, 1] or '0,1'."
+            )
         seeds.append(int(text))
     if not seeds or len(set(seeds)) < len(seeds):
         raise ConfigError(f"seeds is {value!r}; give at least one seed, each once.")
@@ -92,14 +103,7 @@ def _seeds(value: Any) -> tuple[int, ...]:
 def _device(value: Any) -> str:
     if value == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    kind, _, index = value.partition(":") if isinstance(value, str) else ("", "", "")
-    if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
-        raise ConfigError(f"device is {value!r}; give 'cpu', 'cuda', 'cuda:1' or 'auto'.")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(
-            f"device is {value!r}, but PyTorch sees no GPU here; use 'cpu' or 'auto'."
-        )
-    return value
+    return check_device(value)
 
 
 def _flag(value: Any) -> bool:
@@ -189,14 +193,19 @@ class Run:
                 for file in sorted(set(self.written))
             },
         }
-        path.write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(whole, indent=1, sort_keys=True) + "\n")
         return path
 
 
 def start_run(namespace: Mapping[str, Any], notebook: str) -> Run:
     """Begin a notebook: `run = start_run(globals(), "03_cft")` after its parameters cell."""
     parameters = check_parameters(injected(namespace))
-    parameters.out_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        parameters.out_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"out_dir is {parameters.out_dir}, which cannot be made ({error}); choose another."
+        ) from error
     _log_to_stdout()
     transformers_logging.disable_progress_bar()  # a saved widget bar reads 0 %
     use_style()

@@ -14,10 +14,13 @@ from typing import Any
 
 import torch
 
+from diffgr2lib import processes
 from diffgr2lib.artifacts import Artifact, Store, stage_key
 from diffgr2lib.config import DecodeConfig, Preset
 from diffgr2lib.data.types import Catalogue
 from diffgr2lib.data.world import World, build_world, read_world
+from diffgr2lib.decode.prepare import check_room
+from diffgr2lib.device import check_device
 from diffgr2lib.errors import ConfigError
 from diffgr2lib.evaluate.run import Evaluation, evaluate
 from diffgr2lib.model.checkpoint import load, load_checkpoint, save
@@ -26,6 +29,7 @@ from diffgr2lib.recipes import RECIPES, lookups_stand, report
 from diffgr2lib.text.grammar import Grammar
 from diffgr2lib.text.tokenizer import train_tokenizer
 from diffgr2lib.train.loop import History, fit
+from diffgr2lib.train.rows import encode_prompt
 
 DATA_MODULES = ("data", "errors")
 MODEL_MODULES = ("model", "text")
@@ -48,6 +52,7 @@ READINGS = {  # system -> the stage whose weights it has; see `Stages.policy`
     "opd": "opd",
     "rl": "rl",
 }
+SPLITS = ("train", "validation", "test")
 
 
 class Stages:
@@ -56,8 +61,10 @@ class Stages:
     def __init__(
         self, preset: Preset, store: Store, seed: int = 0, device: str = "cpu", force: bool = False
     ) -> None:
+        if not 0 <= seed < 10**9:
+            raise ConfigError(f"seed is {seed}; give a whole number from 0 to below 10^9.")
         self.preset, self.store, self.seed = preset, store, seed
-        self.device, self.force = device, force
+        self.device, self.force = processes.join(check_device(device)), force
         self._found: dict[str, Artifact] = {}
 
     # -- data --------------------------------------------------------------------------------------
@@ -105,6 +112,7 @@ class Stages:
                 reading = getattr(preset, recipe.converts)
                 policy = convert(policy, reading.block_size, reading.context)
             move(policy, self.device)
+            self._check_room(policy)
             probe = report(self, name)
             history = fit(
                 policy, recipe.objective(self, policy), train, work, name,
@@ -117,7 +125,7 @@ class Stages:
             return {k: v for k, v in history[-1].items()}
 
         plain = {key: dataclasses.asdict(value) for key, value in settings.items()}
-        return self._stage(name, plain, parents, modules, build)
+        return self._stage(name, plain, parents, modules, build, together=True)
 
     def policy(self, system: str) -> Policy:
         """A trained policy by system name.
@@ -125,9 +133,7 @@ class Stages:
         `naive` is the AR teacher's weights, converted; `ar_causal` those of `cft_causal`, read one
         token at a time.
         """
-        if system not in READINGS:
-            raise ConfigError(f"There is no system {system!r}; use one of {', '.join(READINGS)}.")
-        policy = self._load(self.trained(READINGS[system]))
+        policy = self._load(self.trained(stage_of(system)))
         if system == "naive":
             diffusion = self.preset.diffusion
             policy = convert(policy, diffusion.block_size, diffusion.context)
@@ -139,7 +145,9 @@ class Stages:
         self, system: str, decode: DecodeConfig, split: str = "test", limit: int | None = None
     ) -> Evaluation:
         """Decode a system over the first `limit` users of a split (all by default), once."""
-        parent = self.trained(READINGS[system])
+        if split not in SPLITS:
+            raise ConfigError(f"There is no split {split!r}; use one of {', '.join(SPLITS)}.")
+        parent = self.trained(stage_of(system))
         reading = self.preset.causal if system.endswith("_causal") else self.preset.diffusion
         config = {
             "system": system,
@@ -160,7 +168,7 @@ class Stages:
             return {"n": len(found.users), "valid": float(found.valid.mean()), "tpf": found.tpf}
 
         name = f"evaluation-{system}"
-        artifact = self._stage(name, config, [parent.key], EVALUATE_MODULES, build)
+        artifact = self._stage(name, config, [parent.key], EVALUATE_MODULES, build, together=True)
         return Evaluation.read(artifact.path / "evaluation.json")
 
     # -- how a stage is built ----------------------------------------------------------------------
@@ -173,19 +181,30 @@ class Stages:
         modules: Sequence[str],
         build: Callable[[Path, Path], dict[str, Any]],
         seed: int | None = None,
+        together: bool = False,
     ) -> Artifact:
         seed = self.seed if seed is None else seed
         sources = [f"diffgr2lib.{module}" for module in modules]
         key = stage_key(name, config, seed, list(parents), sources)
         if key not in self._found:
             self._found[key] = self.store.get_or_build(
-                name, key, build, config=config, seed=seed, parents=list(parents), force=self.force
-            )
+                name, key, build, config=config, seed=seed, parents=list(parents),
+                force=self.force, together=together,
+            )  # fmt: skip
         return self._found[key]
 
     def history(self, name: str) -> History:
         """The training log of a stage."""
         return json.loads((self.trained(name).path / "history.json").read_text())
+
+    def _check_room(self, policy: Policy) -> None:
+        """Before any work: the longest prompt and a whole answer fit the model's positions."""
+        assert policy.tokenizer is not None
+        world, grammar, tokenizer = self.world, self.grammar, policy.tokenizer
+        examples = [*world.train, *world.validation, *world.test]
+        examples.sort(key=lambda example: -len(grammar.prompt(example).split()))
+        longest = max(len(encode_prompt(tokenizer, grammar, one)) for one in examples[:16])
+        check_room(policy, longest, self.preset.decode.max_new_tokens)
 
     def _load(self, artifact: Artifact) -> Policy:
         policy = load(artifact.path)
@@ -207,6 +226,13 @@ class Stages:
             self.seed,
             rope_theta=model.rope_theta,
         )
+
+
+def stage_of(system: str) -> str:
+    """The stage whose weights a system has. Raises `ConfigError` for an unknown system."""
+    if system not in READINGS:
+        raise ConfigError(f"There is no system {system!r}; use one of {', '.join(READINGS)}.")
+    return READINGS[system]
 
 
 def move(policy: Policy, device: str) -> None:

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import random
 import shutil
 import signal
 import time
@@ -113,9 +114,42 @@ def test_claim_33_a_damaged_artifact_is_named_refused_and_rebuilt(tmp_path, dama
     damage(folder)
     with pytest.raises(ArtifactError, match=word) as caught:
         get(store)
-    assert "force" in str(caught.value)
+    assert f"`rm -r '{folder}'`" in str(caught.value)
     assert get(store, force=True).hit is False
     assert get(store).hit is True
+
+
+def test_claim_33_a_manifest_with_any_bit_flipped_is_refused_or_says_the_same(tmp_path):
+    store = Store(tmp_path)
+    made = get(store)
+    path = made.path / "manifest.json"
+    whole, chance, refused = path.read_bytes(), random.Random(0), 0
+    for place in [(n, chance.randrange(8)) for n in range(len(whole))]:
+        data = bytearray(whole)
+        data[place[0]] ^= 1 << place[1]
+        path.write_bytes(bytes(data))
+        try:
+            assert get(store).manifest == made.manifest
+        except ArtifactError as error:
+            assert "manifest.json" in str(error) and "rm -r" in str(error)
+            refused += 1
+    assert refused > len(whole) / 2
+
+
+def test_a_force_killed_halfway_leaves_no_half_artifact(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    folder = get(store).path
+
+    def halfway(path):
+        next(path.glob("*.bin")).unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("diffgr2lib.files.shutil.rmtree", halfway)
+    with pytest.raises(KeyboardInterrupt):
+        get(store, force=True)
+    monkeypatch.undo()
+    assert not folder.exists() and get(store).hit is False
+    assert {path.suffix for path in folder.parent.iterdir()} <= {"", ".lock"}
 
 
 def test_a_failed_build_leaves_nothing_but_its_work(tmp_path):

@@ -2,8 +2,9 @@
 
 import pytest
 
+from diffgr2lib.artifacts import Store
 from diffgr2lib.errors import ConfigError
-from diffgr2lib.run import check_parameters, injected
+from diffgr2lib.run import Run, check_parameters, injected
 
 GOOD = {"preset": "smoke", "seeds": [0], "device": "cpu", "out_dir": "", "force": False}
 
@@ -51,3 +52,19 @@ def test_out_dir_that_is_a_file_is_refused(tmp_path):
     file.write_text("")
     with pytest.raises(ConfigError, match="is a file"):
         check_parameters({**GOOD, "out_dir": str(file)})
+
+
+def test_a_kill_while_the_manifest_is_written_leaves_the_old_one_whole(tmp_path, monkeypatch):
+    found = check_parameters({**GOOD, "out_dir": str(tmp_path)})
+    run = Run("01_data", found, Store(tmp_path / "store"))
+    before = run.finish().read_bytes()
+
+    def half(path, text, **options):
+        path.write_bytes(text.encode()[:100])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(tmp_path), "write_text", half)
+    with pytest.raises(KeyboardInterrupt):
+        run.finish()
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+    assert (tmp_path / "manifest.json").read_bytes() == before

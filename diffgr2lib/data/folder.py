@@ -133,7 +133,7 @@ def parse_item(line: str, number: int, complain: Complain) -> Item:
     """One line of items.jsonl."""
     try:
         data: Any = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise complain(number, f"this is no JSON ({error}).") from None
     if not isinstance(data, dict):
         raise complain(number, 'an item is a JSON object, {"id": 1, "sid": "<a_3><b_7>", ..}.')
@@ -154,6 +154,8 @@ def parse_item(line: str, number: int, complain: Complain) -> Item:
         category = None
     if not isinstance(paths, list) or not isinstance(category, str):
         raise complain(number, "'categories' must be a list of paths, each a list of names.")
+    if re.search("[\ud800-\udfff]", title + brand + category):
+        raise complain(number, "a text holds half of a UTF-16 pair, which is no character.")
     price = data.get("price", -1)
     if type(price) is not int or price < -1:
         raise complain(number, f"'price' is {price!r}; give a tier from 0, or leave it out.")
@@ -199,6 +201,8 @@ def lines(path: Path) -> Iterator[tuple[Complain, int, str]]:
         raise DataError(
             f"{path} is missing; the folder must hold {ITEMS} and {SEQUENCES}."
         ) from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError as error:
         number = path.read_bytes()[: error.start].count(b"\n") + 1
         raise complain(number, "this is not UTF-8; save the file as UTF-8.") from None

@@ -154,7 +154,13 @@ def cross_fitted(
                 owners.append(user)
                 queries.append(bought[:end])
                 targets.append(bought[end])
-        parts.append(ranked(retriever, owners, queries, targets, config.candidates))
+        if owners:
+            parts.append(ranked(retriever, owners, queries, targets, config.candidates))
+    if not parts:
+        raise DataError(
+            f"{dataset.name}: no user has a training list: each needs a purchase before it, and two"
+            " after it for validation and test. Give more purchases a user."
+        )
     signals = Signals(
         *(
             np.concatenate([getattr(part.signals, name) for part in parts])

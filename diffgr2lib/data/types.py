@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
+from diffgr2lib.errors import DataError
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -102,7 +104,14 @@ class Example:
 
     @classmethod
     def from_json(cls, data: dict[str, Any], catalogue: Catalogue) -> Self:
-        """Inverse of `to_json`, over the same catalogue."""
+        """Inverse of `to_json`, over the same catalogue. Raises `DataError` for an item twice."""
+        named = [row[0] for row in data["candidates"]]
+        twice = sorted({one for one in named if named.count(one) > 1})
+        if twice:
+            raise DataError(
+                f"User {data['user']} has item {twice[0]} among the candidates more than once; a"
+                " ranking names each once. Mend the candidate list."
+            )
         return cls(
             data["user"],
             tuple(catalogue.item(i) for i in data["history"]),

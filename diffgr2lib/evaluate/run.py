@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from diffgr2lib import processes
 from diffgr2lib.config import DecodeConfig
 from diffgr2lib.data.types import Example
 from diffgr2lib.decode.ar import decode_ar
@@ -79,6 +80,7 @@ def evaluate(
     """Decode and judge. A policy with block_size 1 goes through the AR loop, others through blocks.
 
     Examples are decoded in batches of like length; a row's result does not depend on its batch.
+    Of several processes each decodes its share of the batches, and all return everything.
     """
     tokenizer = policy.tokenizer
     assert tokenizer is not None
@@ -86,9 +88,13 @@ def evaluate(
     order = sorted(range(len(examples)), key=lambda n: len(prompts[n]))
     found: dict[int, tuple[int, list[str], int, int, str]] = {}
     began = time.perf_counter()
-    bar = tqdm(total=len(examples), desc=title, mininterval=15, delay=5)
-    for first in range(0, len(order), batch):
-        chosen = order[first : first + batch]
+    batches = [order[first : first + batch] for first in range(0, len(order), batch)]
+    share = [batches[n] for n in processes.mine(len(batches))]
+    bar = tqdm(
+        total=sum(map(len, share)), desc=title, mininterval=15, delay=5,
+        disable=not processes.is_main(),
+    )  # fmt: skip
+    for chosen in share:
         prompt, mask = pad_left([prompts[n] for n in chosen], policy.pad_token_id)
         generators = None
         if config.temperature > 0:
@@ -114,6 +120,7 @@ def evaluate(
             found[n] = (rank, sorted(parsed.failures), nfe, len(tokens), text)
         bar.update(len(chosen))
     bar.close()
+    found = dict(processes.gathered(list(found.items())))
     seconds = time.perf_counter() - began
     judged = [found[n] for n in range(len(examples))]
     return Evaluation(

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import try_to_load_from_cache
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from diffgr2lib.errors import ModelError
@@ -17,6 +19,10 @@ log = logging.getLogger(__name__)
 
 MASK_TOKEN = "<|mask|>"
 SETTINGS_FILE = "diffusion_config.json"
+REMEDY = (
+    "Give the path of a Hugging Face folder with config.json and safetensors weights, or allow"
+    " downloads (local_only=False)."
+)
 SETTINGS = ("block_size", "context", "mask_token_id", "eos_token_id", "pad_token_id")
 
 
@@ -40,13 +46,21 @@ def load(folder: str | Path) -> Policy:
             f"{folder} holds no readable {SETTINGS_FILE} ({error}); only folders that the kit saved"
             " can be loaded as a policy. For another checkpoint use load_checkpoint."
         ) from error
-    if set(settings) != set(SETTINGS):
+    if not isinstance(settings, dict) or set(settings) != set(SETTINGS):
         raise ModelError(f"{folder / SETTINGS_FILE} must hold exactly {', '.join(SETTINGS)}.")
     model = _read_model(str(folder), local_only=True)
     has_tokenizer = (folder / "tokenizer.json").exists()
     tokenizer: Any = None
     if has_tokenizer:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = _read_tokenizer(str(folder), local_only=True)
+    embeddings: Any = model.get_input_embeddings()
+    rows = len(embeddings.weight)
+    ids = [settings[name] for name in SETTINGS if name.endswith("_id")]
+    if max(len(tokenizer or ()), *(one + 1 for one in ids)) > rows:
+        raise ModelError(
+            f"The tokenizer or {SETTINGS_FILE} in {folder} is of another vocabulary: it has ids"
+            f" beyond the model's {rows} embeddings. Copy all files of one checkpoint together."
+        )
     return Policy(model, tokenizer, **settings)
 
 
@@ -64,11 +78,10 @@ def load_checkpoint(
     of the old rows' spread on top, so that they differ. Nothing is downloaded unless local_only is
     False; code from a checkpoint is never run. dtype None keeps the checkpoint's own.
     """
+    if local_only:
+        path_or_name = local_folder(path_or_name)
     model = _read_model(path_or_name, local_only, dtype)
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(path_or_name, local_files_only=local_only)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path_or_name} has no readable tokenizer: {error}") from error
+    tokenizer = _read_tokenizer(path_or_name, local_only)
     if tokenizer.eos_token_id is None:
         raise ModelError(
             f"The tokenizer of {path_or_name} names no end token; set eos_token on it."
@@ -92,6 +105,25 @@ def load_checkpoint(
     )
 
 
+def local_folder(path_or_name: str) -> str:
+    """Where a checkpoint lies on this machine: the folder itself, or that of its name in the cache.
+
+    Asked for a name, huggingface_hub goes online for its user agent even for local files only.
+    """
+    if Path(path_or_name).is_dir():
+        return path_or_name
+    try:
+        found = try_to_load_from_cache(path_or_name, "config.json")
+    except ValueError:  # no name that a hub could have
+        found = None
+    if not isinstance(found, str):
+        raise ModelError(
+            f"No causal LM could be read from {path_or_name!r}: it is no folder here, and not in"
+            f" the Hugging Face cache. {REMEDY}"
+        )
+    return str(Path(found).parent)
+
+
 def _start_rows(model: PreTrainedModel, rows: range, known: int, mask_token_id: int) -> None:
     """Start new embedding (and untied output) rows at the mean of the first `known`; noise SIDs."""
     tables: list[Any] = [model.get_input_embeddings().weight, model.get_output_embeddings().weight]
@@ -106,6 +138,15 @@ def _start_rows(model: PreTrainedModel, rows: range, known: int, mask_token_id: 
             table[mask_token_id] = mean.to(table.dtype)
 
 
+def _read_tokenizer(path_or_name: str, local_only: bool) -> Any:
+    try:
+        return AutoTokenizer.from_pretrained(
+            path_or_name, local_files_only=local_only, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{path_or_name} has no readable tokenizer: {error}") from error
+
+
 def _read_model(
     path_or_name: str, local_only: bool, dtype: torch.dtype | None = None
 ) -> PreTrainedModel:
@@ -115,13 +156,12 @@ def _read_model(
             attn_implementation="sdpa",
             local_files_only=local_only,
             trust_remote_code=False,
+            use_safetensors=True,
             dtype="auto" if dtype is None else dtype,
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ModelError(
-            f"No causal LM could be read from {path_or_name!r}: {error} Give the path of a Hugging"
-            " Face folder with config.json and safetensors weights, or allow downloads"
-            " (local_only=False)."
+            f"No causal LM could be read from {path_or_name!r}: {error} {REMEDY}"
         ) from error
     log.info("read %s (%d parameters)", path_or_name, model.num_parameters())
     return model.eval()

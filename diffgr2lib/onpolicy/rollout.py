@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from diffgr2lib import processes
 from diffgr2lib.config import DecodeConfig
 from diffgr2lib.decode.ar import decode_ar
 from diffgr2lib.decode.block import decode_blocks
@@ -24,17 +25,20 @@ def roll_out(
     """`samples` trajectories of each prompt, prompt by prompt.
 
     The randomness of a trajectory is a function of `seed`, its prompt's place and its sample number
-    alone, not of the batch. A policy with block_size 1 goes through the AR loop.
+    alone, not of the batch. A policy with block_size 1 goes through the AR loop. Of several
+    processes each draws for its share of the prompts, and all return everything.
     """
-    repeated = [prompt for prompt in prompts for _ in range(samples)]
+    share = processes.mine(len(prompts))
+    repeated = [prompts[n] for n in share for _ in range(samples)]
+    start = share.start * samples
     made: list[Trajectory] = []
     for first in range(0, len(repeated), batch):
         chosen = repeated[first : first + batch]
         prompt, mask = pad_left(chosen, policy.pad_token_id)
-        generators = [generator([*seed, first + n]) for n in range(len(chosen))]
+        generators = [generator([*seed, start + first + n]) for n in range(len(chosen))]
         decode = decode_ar if policy.block_size == 1 else decode_blocks
         made += decode(policy, prompt, mask, config, generators, record=True).trajectories
-    return made
+    return processes.gathered(made)
 
 
 def generator(seed: Sequence[int]) -> torch.Generator:

@@ -108,10 +108,10 @@ class Grammar:
 
     def prompt(self, example: Example) -> str:
         """The prompt of one example; ``full`` gives the user message (see `messages`)."""
-        if len(example.candidates) > len(LABELS):
+        if not 1 <= len(example.candidates) <= len(LABELS):
             raise GrammarError(
-                f"User {example.user} has {len(example.candidates)} candidates; at most"
-                f" {len(LABELS)} can be labelled. Shorten the candidate list."
+                f"User {example.user} has {len(example.candidates)} candidates; at least 1 and at"
+                f" most {len(LABELS)} can be labelled. Mend the candidate list."
             )
         if self.form == "full":
             return self._full_prompt(example)

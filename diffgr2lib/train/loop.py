@@ -1,5 +1,6 @@
 """The one training loop: micro-batches, two optimizers, a schedule, resumable checkpoints."""
 
+import hashlib
 import json
 import logging
 import math
@@ -12,19 +13,22 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
+from accelerate.utils import DistributedType, gather_object
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from tqdm import tqdm
 
 from diffgr2lib.config import StageTrain
-from diffgr2lib.errors import ModelError
+from diffgr2lib.errors import ArtifactError, ModelError
 from diffgr2lib.model.policy import Policy, Scorer
+from diffgr2lib.provenance import sha256
 from diffgr2lib.train.muon import Muon
 from diffgr2lib.train.objectives import Objective
 
 log = logging.getLogger(__name__)
 
+STATE = "state.safetensors"
+WHOLE = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
 Probe = Callable[[int], dict[str, float]]
 History = list[dict[str, float]]
 
@@ -72,8 +76,14 @@ def fit(
     kept.
     """
     accelerator = Accelerator(cpu=cpu)
+    if accelerator.distributed_type not in WHOLE:
+        raise ModelError(
+            f"accelerate was launched for {accelerator.distributed_type}, but this loop keeps the"
+            " whole model on every process; launch it with --multi_gpu or --cpu."
+        )
     model = policy.model.to(accelerator.device).train()
-    scorer = accelerator.prepare(Scorer(model))
+    # without DDP, whose forward waits for the others: a process may have more parts, or none
+    scorer = accelerator.prepare_model(Scorer(model), evaluation_mode=True)
     optimizers = make_optimizers(policy, config)
     peaks = [[group["lr"] for group in optimizer.param_groups] for optimizer in optimizers]
     start, history = _resume(work, model, optimizers)
@@ -129,20 +139,24 @@ def _step(
     batch = objective.batch(step)
     total = float(batch.weights.sum())
     rows = len(batch.keys)
-    size = config.micro_batch or max(1, rows)
+    size = config.micro_batch or max(1, math.ceil(rows / acc.num_processes))
     sums = {"loss": 0.0}
     starts = range(acc.process_index * size, rows, acc.num_processes * size)
     for first in starts:
         part = batch.part(slice(first, first + size), acc.device)
         loss, found = objective.loss(scorer, part)
-        # gradients are averaged over processes, the weight is the whole step's
-        acc.backward(loss * (acc.num_processes / max(total, 1e-9)))
+        acc.backward(loss * (1 / max(total, 1e-9)))
         sums["loss"] += float(loss.detach()) / max(total, 1e-9)
         for key, value in found.items():
             sums[key] = sums.get(key, 0.0) + value
+    if acc.num_processes > 1 and rows:
+        for parameter in scorer.parameters():
+            grad = parameter.grad
+            parameter.grad = acc.reduce(torch.zeros_like(parameter) if grad is None else grad)
     if acc.num_processes > 1:
         shares = gather_object([sums])
-        sums = {k: sum(share.get(k, 0.0) for share in shares) for k in {*chain(*shares)}}
+        keys = dict.fromkeys(chain(*shares))  # in the same order each time
+        sums = {key: sum(share.get(key, 0.0) for share in shares) for key in keys}
     means = {k: v / max(sums[f"{k}_n"], 1.0) for k, v in sums.items() if f"{k}_n" in sums}
     counted = {k: v for k, v in sums.items() if not k.endswith("_n")}
     return {"step": step + 1, **counted, **means, **batch.report}
@@ -169,13 +183,21 @@ def _checkpoint(
         if tensor.data_ptr() and kept.setdefault(tensor.data_ptr(), key) != key:
             continue
         unique[key] = tensor.detach().cpu().contiguous()
-    save_file(unique, fresh / "state.safetensors")
-    (fresh / "progress.json").write_text(json.dumps({"step": step, "history": history}))
+    save_file(unique, fresh / STATE)
+    progress = {"step": step, "history": history, "seal": _seal(fresh, step, history)}
+    (fresh / "progress.json").write_text(json.dumps(progress))
     old = list(work.glob("step-*"))
     os.replace(fresh, work / f"step-{step:07d}")
     for folder in old:
         if folder.name != f"step-{step:07d}":
             shutil.rmtree(folder)
+
+
+def _seal(folder: Path, step: int, history: History) -> str:
+    """Hash of all that a checkpoint holds."""
+    return hashlib.sha256(
+        f"{sha256(folder / STATE)} {json.dumps([step, history])}".encode()
+    ).hexdigest()
 
 
 def _resume(
@@ -185,8 +207,17 @@ def _resume(
     found = sorted(work.glob("step-*"))
     if not found:
         return 0, []
-    progress = json.loads((found[-1] / "progress.json").read_text())
-    tensors = load_file(found[-1] / "state.safetensors")
+    try:
+        progress = json.loads((found[-1] / "progress.json").read_text())
+        intact = progress["seal"] == _seal(found[-1], progress["step"], progress["history"])
+    except (OSError, ValueError, KeyError, TypeError):
+        intact = False
+    if not intact:
+        raise ArtifactError(
+            f"The checkpoint {found[-1]} is damaged. Remove it with `rm -r '{work}'` and run again:"
+            " only this stage is rebuilt."
+        )
+    tensors = load_file(found[-1] / STATE)
     weights = {k.removeprefix("model/"): v for k, v in tensors.items() if k.startswith("model/")}
     model.load_state_dict(weights, strict=False)  # tied weights are stored once
     for index, optimizer in enumerate(optimizers):

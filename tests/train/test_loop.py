@@ -68,13 +68,14 @@ def test_claim_32_a_run_cut_off_and_resumed_ends_with_the_same_weights(fresh, ro
     assert [r["loss"] for r in resumed] == [r["loss"] for r in history]
 
 
-def test_a_loss_that_is_not_finite_stops_with_step_and_rows(fresh, rows, tmp_path):
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), float("-inf")])
+def test_a_loss_that_is_not_finite_stops_with_step_and_rows(fresh, rows, tmp_path, poison):
     policy = fresh()
 
     class Poisoned(Supervised):
         def loss(self, score, batch):
             loss, sums = super().loss(score, batch)
-            return (loss * float("nan") if self.poison else loss), sums
+            return (loss * poison if self.poison else loss), sums
 
         def batch(self, step):
             self.poison = step == 2
