@@ -13,7 +13,7 @@ test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore=tests/browser -n 2 --dist loadfile
 
 soak: $(STAMP)
-	$(BIN)/python -m pytest tests/survival -m soak -s
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/survival -m soak -s
 
 audit: $(STAMP)  # known vulnerabilities of the pins; reports, and never fails
 	-$(BIN)/pip install -q --progress-bar off -c constraints.txt -e ".[audit]"

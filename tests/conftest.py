@@ -1,8 +1,12 @@
-"""Fixtures that every test may ask for."""
+"""Fixtures that every test may ask for; one thread for all."""
+
+import os
 
 import pytest
 
-from tests.tiny import MakePolicy, make_tiny
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: a forked child hangs on a thread pool
+
+from tests.tiny import MakePolicy, make_tiny  # noqa: E402
 
 
 @pytest.fixture(scope="session")
