@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from diffgr2lib import recipes
@@ -54,9 +55,14 @@ def start(work: Work, log: Path, prepare: Work | None = None) -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         os.close(said)
         return child
-    code = FAILED
+    code, interrupts = FAILED, []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        signal.default_int_handler(number, frame)
+
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, interrupt)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         faulthandler.enable(said)
         sys.stdout = sys.stderr = open(os.devnull, "w")
@@ -66,12 +72,11 @@ def start(work: Work, log: Path, prepare: Work | None = None) -> int:
     except KitError as error:
         unlimited()
         os.write(said, f"{type(error).__name__}: {error}\n".encode())
-        code = CLEAN
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-    except BaseException:
+        code = INTERRUPTED if interrupts else CLEAN
+    except BaseException:  # a library may turn Ctrl-C into an error of its own (safetensors does)
         unlimited()
         os.write(said, traceback.format_exc().encode())
+        code = INTERRUPTED if interrupts else FAILED
     finally:
         os._exit(code)
 
