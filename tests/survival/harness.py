@@ -10,12 +10,15 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+from tqdm import tqdm
 
 from diffgr2lib import recipes
 from diffgr2lib.artifacts import Store
@@ -65,6 +68,7 @@ def start(work: Work, log: Path, prepare: Work | None = None) -> int:
         signal.signal(signal.SIGINT, interrupt)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         faulthandler.enable(said)
+        tqdm.set_lock(threading.RLock())  # its own is one for all forks: a killed child keeps it
         sys.stdout = sys.stderr = open(os.devnull, "w")
         (prepare or (lambda: None))()
         work()
