@@ -18,10 +18,11 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from diffgr2lib.artifacts import Store
-from diffgr2lib.config import Preset, preset
+from diffgr2lib.config import Preset
 from diffgr2lib.device import check_device
 from diffgr2lib.errors import ConfigError
 from diffgr2lib.files import write_whole
+from diffgr2lib.presets import preset
 from diffgr2lib.provenance import git_state, project_root
 from diffgr2lib.report.figures import save_figure, use_style
 from diffgr2lib.report.tables import save_table

@@ -8,10 +8,10 @@ import torch
 from transformers import Qwen3Config
 
 from diffgr2lib.artifacts import Store
-from diffgr2lib.config import PRESETS
 from diffgr2lib.errors import ConfigError
 from diffgr2lib.footprint import Layout, footprint, read_layout, saved_bytes
 from diffgr2lib.model.policy import build_model
+from diffgr2lib.presets import PRESETS
 from diffgr2lib.recipes import RECIPES
 from diffgr2lib.stages import Stages
 from diffgr2lib.train.__main__ import main

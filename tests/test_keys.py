@@ -10,9 +10,10 @@ import pytest
 import diffgr2lib
 from diffgr2lib import provenance
 from diffgr2lib.artifacts import Artifact
-from diffgr2lib.config import PRESETS, StageTrain
+from diffgr2lib.config import StageTrain
 from diffgr2lib.errors import ConfigError
 from diffgr2lib.evaluate.run import Evaluation
+from diffgr2lib.presets import PRESETS
 from diffgr2lib.recipes import RECIPES
 from diffgr2lib.stages import DATA_MODULES, ON_POLICY, READINGS, TRAIN_MODULES, Stages
 

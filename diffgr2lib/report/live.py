@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from diffgr2lib.artifacts import Store
-from diffgr2lib.config import DecodeConfig, preset
+from diffgr2lib.config import DecodeConfig
 from diffgr2lib.data.types import Example
 from diffgr2lib.decode.ar import decode_ar
 from diffgr2lib.decode.block import decode_blocks
@@ -12,6 +12,7 @@ from diffgr2lib.decode.prepare import pad_left
 from diffgr2lib.decode.trajectory import Trajectory
 from diffgr2lib.errors import ConfigError, ModelError
 from diffgr2lib.model.policy import Policy
+from diffgr2lib.presets import preset
 from diffgr2lib.report.viewer import TrajectoryViewer
 from diffgr2lib.stages import Stages
 from diffgr2lib.text.grammar import Grammar

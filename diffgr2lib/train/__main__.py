@@ -7,9 +7,9 @@ from pathlib import Path
 
 from diffgr2lib import processes
 from diffgr2lib.artifacts import Store
-from diffgr2lib.config import PRESETS, preset
 from diffgr2lib.errors import KitError
 from diffgr2lib.footprint import Layout, read_layout, table
+from diffgr2lib.presets import PRESETS, preset
 from diffgr2lib.recipes import RECIPES
 from diffgr2lib.stages import Stages
 

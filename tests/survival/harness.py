@@ -22,9 +22,10 @@ from tqdm import tqdm
 
 from diffgr2lib import recipes
 from diffgr2lib.artifacts import Store
-from diffgr2lib.config import PRESETS, DataConfig, DecodeConfig, DiffusionConfig, EvalConfig, Preset
+from diffgr2lib.config import DataConfig, DecodeConfig, DiffusionConfig, EvalConfig, Preset
 from diffgr2lib.errors import KitError
 from diffgr2lib.onpolicy.rl import Judge, Judged
+from diffgr2lib.presets import PRESETS
 from diffgr2lib.stages import Stages
 
 Work = Callable[[], Any]

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from diffgr2lib import config
 from diffgr2lib.artifacts import Store
-from diffgr2lib.config import PRESETS, Preset, preset
+from diffgr2lib.config import Preset
 from diffgr2lib.errors import ConfigError
+from diffgr2lib.presets import PRESETS, preset
 from diffgr2lib.run import PARAMETERS, check_parameters, start_run
 from diffgr2lib.stages import Stages
 

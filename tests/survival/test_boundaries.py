@@ -12,9 +12,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from diffgr2lib.artifacts import Store
-from diffgr2lib.config import PRESETS
 from diffgr2lib.errors import ConfigError, ModelError
 from diffgr2lib.model.checkpoint import load_checkpoint
+from diffgr2lib.presets import PRESETS
 from diffgr2lib.recipes import RECIPES
 from diffgr2lib.reproduce import choose, notebooks_folder
 from diffgr2lib.run import check_parameters, start_run
