@@ -95,23 +95,38 @@ def curves(histories: Mapping[str, Sequence[History]], fields: Mapping[str, str]
 
 
 def frontier(table: pd.DataFrame) -> Figure:
-    """Valid share against tokens per forward pass, one line a system, tau written at each point."""
-    fig, axis = plt.subplots(figsize=(4.6, 3.2), layout="constrained")
-    for system, color, marker in zip(
-        dict.fromkeys(table["system"]), PALETTE, MARKERS, strict=False
-    ):
-        part = table[table["system"] == system].sort_values("tau")
-        axis.plot(part["tpf"], part["valid"], color=color, marker=marker, label=SYSTEMS[system])
-        axis.fill_between(
-            part["tpf"], part["valid_low"], part["valid_high"], color=color, alpha=0.15, lw=0
-        )
-        for _, row in part.iterrows():
-            axis.annotate(
-                f"{row['tau']:g}", (row["tpf"], row["valid"]), xytext=(4, -11),
-                textcoords="offset points", fontsize=8,
-            )  # fmt: skip
-    axis.set(xlabel="tokens per forward pass (TPF)", ylabel="valid answers", ylim=(-0.05, 1.05))
-    axis.legend(frameon=False)
+    """Valid share against tokens per forward pass, one line a system; numbers are tau.
+
+    Where the naive conversion flattens all others, they are drawn again on a scale of their own.
+    """
+    systems = list(dict.fromkeys(table["system"]))
+    trained = [name for name in systems if name != "naive"]
+    panels = [systems, trained] if 0 < len(trained) < len(systems) else [systems]
+    fig, axes = plt.subplots(
+        1, len(panels), figsize=(1 + 3.8 * len(panels), 3.4), layout="constrained", squeeze=False
+    )
+    style = dict(zip(systems, zip(PALETTE, MARKERS, strict=False), strict=False))
+    for axis, shown in zip(axes[0], panels, strict=True):
+        for system in shown:
+            part = table[table["system"] == system].sort_values("tau")
+            color, marker = style[system]
+            axis.plot(part["tpf"], part["valid"], color=color, marker=marker, label=SYSTEMS[system])
+            axis.fill_between(
+                part["tpf"], part["valid_low"], part["valid_high"], color=color, alpha=0.12, lw=0
+            )
+            if system != (shown[0] if shown is systems else shown[-1]):
+                continue
+            for _, row in part.iterrows():
+                axis.annotate(
+                    f"{row['tau']:g}", (row["tpf"], row["valid"]), fontsize=8, ha="center",
+                    xytext=(0, -13 if shown is systems else 7), textcoords="offset points",
+                )  # fmt: skip
+        axis.set(xlabel="tokens per forward pass (TPF)")
+    axes[0, 0].set(ylabel="valid answers", ylim=(-0.1, 1.05))
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(
+        handles, labels, loc="outside lower center", frameon=False, ncols=min(3, len(systems))
+    )
     return fig
 
 

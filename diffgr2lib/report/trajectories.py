@@ -76,11 +76,13 @@ def plot(run: "Run", systems: Sequence[str]) -> Figure:
         shares = np.bincount(step, minlength=run.preset.diffusion.block_size) / len(step)
         label = SYSTEMS[system]
         axes[0].plot(np.arange(len(shares)), shares.cumsum(), "o-", ms=3, color=color, label=label)
-        axes[1].plot(np.sort(sure), np.linspace(0, 1, len(sure)), color=color)
+        doubt = np.sort(1 - sure)[::-1]
+        axes[1].plot(doubt, np.linspace(0, 1, len(doubt)), color=color)
         rates = [one.length / one.nfe for one in made]
         axes[2].plot(np.sort(rates), np.linspace(0, 1, len(rates)), color=color)
     axes[0].set(xlabel="denoising step of the block", ylabel="share of tokens committed")
-    axes[1].set(xlabel="confidence at commit", ylabel="share of tokens")
+    axes[1].set(xlabel="1 - confidence at commit", ylabel="share of tokens at least so unsure")
+    axes[1].set(xscale="log", yscale="log", xlim=(1e-4, 1))
     axes[2].set(xlabel="tokens per forward pass", ylabel="share of users")
     fig.legend(loc="outside lower center", ncols=len(systems), frameon=False)
     return fig
