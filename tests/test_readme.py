@@ -43,6 +43,6 @@ def test_every_decimal_of_the_results_is_in_the_committed_tables(title, preset):
             known |= {f"{value:.{digits}f}" for value in numbers for digits in (1, 2, 3)}
     text = re.sub(r"```.*?```|\(figures/\S+\)|arXiv \S+|\d+ %", "", section(title), flags=re.S)
     text = "\n".join(line for line in text.splitlines() if "Qwen3-8B" not in line)
-    found = re.findall(r"(?<![\w.])\d+\.\d{2,}", text)
+    found = re.findall(r"(?<![\w.])-?\d+\.\d{2,}", text)
     assert len(found) >= 20
     assert not [number for number in found if number not in known]
