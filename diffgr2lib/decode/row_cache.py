@@ -27,7 +27,6 @@ class RowCache(BlockCache):
         device: torch.device,
     ) -> None:
         super().__init__(config, rows, capacity, dtype, device)
-        self.store.zero_()
         self.index: Tensor | None = None
 
     def place(self, first: Tensor, low: int, high: int, width: int) -> int:

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 
+BUCKET = 64
+
 
 @memoize
 def cache_argument(forward: Callable[..., object]) -> str:
@@ -23,6 +25,8 @@ def cache_argument(forward: Callable[..., object]) -> str:
 class BlockCache:
     """Keys and values of N rows for up to `capacity` columns, on one tensor, heads first.
 
+    The capacity is rounded up to whole buckets, so that compiled passes over all of it meet few
+    shapes. Columns not yet written hold zeros: a NaN would spoil a sum from behind the mask.
     Rows live in slots. `rows` says how many leading slots take part in the next forward pass, so
     that a row which waits or has left costs nothing and no key or value is copied per step.
     """
@@ -39,8 +43,9 @@ class BlockCache:
         width = (
             getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         )
+        capacity = -(-capacity // BUCKET) * BUCKET
         shape = (config.num_hidden_layers, 2, rows, heads, capacity, width)
-        self.store = torch.empty(shape, dtype=dtype, device=device)
+        self.store = torch.zeros(shape, dtype=dtype, device=device)
         self.rows = rows
         self.length = 0
 

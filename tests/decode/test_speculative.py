@@ -1,17 +1,23 @@
 """Claim 21: lossless decoding equals AR, by tokens and in law; and it equals a slow reference."""
 
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
 from scipy.stats import chisquare
 from torch import Tensor
 
+from diffgr2lib.artifacts import Store
 from diffgr2lib.config import DecodeConfig
 from diffgr2lib.decode import decode_ar, decode_blocks
+from diffgr2lib.decode.prepare import pad_left
 from diffgr2lib.errors import ConfigError, ModelError
 from diffgr2lib.model.masks import additive
 from diffgr2lib.model.policy import Policy
+from diffgr2lib.presets import PRESETS
+from diffgr2lib.stages import Stages
+from diffgr2lib.train.rows import encode_prompt
 from tests.tiny import MASK, NEVER, MakePolicy, make_tiny, ragged_prompts, seeded, settings
 
 
@@ -86,6 +92,22 @@ def test_claim_21_speculative_equals_ar_on_every_prompt(
             assert one.confidence == pytest.approx(other.confidence, abs=1e-5)
             assert one.block_size == 1 and one.length == other.length
     assert fewer > 0
+
+
+def test_claim_21_speculative_equals_ar_on_the_trained_smoke_model(tmp_path: Path) -> None:
+    """Real prompts, weights that three stages have trained, greedy and sampled."""
+    stages = Stages(PRESETS["smoke"], Store(tmp_path))
+    policy, grammar = stages.policy("cft_causal"), stages.grammar
+    assert policy.tokenizer is not None
+    examples = [*stages.world.train, *stages.world.test][:200]
+    assert len(examples) == 200
+    prompts = [encode_prompt(policy.tokenizer, grammar, example) for example in examples]
+    prompt, mask = pad_left(prompts, policy.pad_token_id)
+    for temperature in (0.0, 1.0):
+        config = lossless(temperature=temperature, max_new_tokens=40)
+        ar = decode_ar(policy, prompt, mask, config, seeded(200))
+        out = decode_blocks(policy, prompt, mask, config, seeded(200))
+        assert out.tokens == ar.tokens and sum(out.nfe) < sum(ar.nfe)
 
 
 def test_claim_21_sampled_marginals_match_the_ar_law() -> None:
