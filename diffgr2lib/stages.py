@@ -67,6 +67,14 @@ class Stages:
         self.device, self.force = processes.join(check_device(device)), force
         self._found: dict[str, Artifact] = {}
 
+    def variant(self, preset: Preset) -> "Stages":
+        """The same run with another preset; what was found already is not verified again."""
+        made = Stages(preset, self.store, self.seed, self.device, self.force)
+        made._found = self._found
+        if preset.data == self.preset.data:
+            made.__dict__["world"] = self.world
+        return made
+
     # -- data --------------------------------------------------------------------------------------
 
     def data(self) -> Artifact:
@@ -76,7 +84,7 @@ class Stages:
         def build(out: Path, work: Path) -> dict[str, Any]:
             return build_world(config, out)
 
-        return self._stage("data", dataclasses.asdict(config), [], DATA_MODULES, build, seed=0)
+        return self.artifact("data", dataclasses.asdict(config), [], DATA_MODULES, build, seed=0)
 
     @cached_property
     def world(self) -> World:
@@ -107,7 +115,7 @@ class Stages:
         modules = (*TRAIN_MODULES, *ON_POLICY) if on_policy else TRAIN_MODULES
 
         def build(out: Path, work: Path) -> dict[str, Any]:
-            policy = self._start() if parent is None else self._load(parent)
+            policy = self._start() if parent is None else self.load(parent)
             if recipe.converts:
                 reading = getattr(preset, recipe.converts)
                 policy = convert(policy, reading.block_size, reading.context)
@@ -125,7 +133,7 @@ class Stages:
             return {k: v for k, v in history[-1].items()}
 
         plain = {key: dataclasses.asdict(value) for key, value in settings.items()}
-        return self._stage(name, plain, parents, modules, build, together=True)
+        return self.artifact(name, plain, parents, modules, build, together=True)
 
     def policy(self, system: str) -> Policy:
         """A trained policy by system name.
@@ -133,7 +141,7 @@ class Stages:
         `naive` is the AR teacher's weights, converted; `ar_causal` those of `cft_causal`, read one
         token at a time.
         """
-        policy = self._load(self.trained(stage_of(system)))
+        policy = self.load(self.trained(stage_of(system)))
         if system == "naive":
             diffusion = self.preset.diffusion
             policy = convert(policy, diffusion.block_size, diffusion.context)
@@ -168,12 +176,12 @@ class Stages:
             return {"n": len(found.users), "valid": float(found.valid.mean()), "tpf": found.tpf}
 
         name = f"evaluation-{system}"
-        artifact = self._stage(name, config, [parent.key], EVALUATE_MODULES, build, together=True)
+        artifact = self.artifact(name, config, [parent.key], EVALUATE_MODULES, build, together=True)
         return Evaluation.read(artifact.path / "evaluation.json")
 
     # -- how a stage is built ----------------------------------------------------------------------
 
-    def _stage(
+    def artifact(
         self,
         name: str,
         config: dict[str, Any],
@@ -183,6 +191,10 @@ class Stages:
         seed: int | None = None,
         together: bool = False,
     ) -> Artifact:
+        """A stage of these settings, parents and modules, built or found; see `Store`.
+
+        seed None: the training seed.
+        """
         seed = self.seed if seed is None else seed
         sources = [f"diffgr2lib.{module}" for module in modules]
         key = stage_key(name, config, seed, list(parents), sources)
@@ -206,7 +218,8 @@ class Stages:
         longest = max(len(encode_prompt(tokenizer, grammar, one)) for one in examples[:16])
         check_room(policy, longest, self.preset.decode.max_new_tokens)
 
-    def _load(self, artifact: Artifact) -> Policy:
+    def load(self, artifact: Artifact) -> Policy:
+        """A trained stage's policy, on this run's device."""
         policy = load(artifact.path)
         move(policy, self.device)
         return policy

@@ -90,10 +90,16 @@ class Distil:
     def batch(self, step: int) -> Lessons:
         """Roll out the current student on the step's prompts and choose what is taught."""
         chosen = walk(self.seed, step, self.size, len(self.prompts))
+        return self.lessons(step, chosen, self.roll(step, chosen))
+
+    def roll(self, step: int, chosen: Sequence[int]) -> list[Trajectory]:
+        """`samples` trajectories of each chosen prompt, prompt by prompt."""
+        prompts, samples = [self.prompts[n] for n in chosen], self.options.samples
+        return roll_out(self.policy, prompts, samples, self.decode, [self.seed, step])
+
+    def lessons(self, step: int, chosen: Sequence[int], made: Sequence[Trajectory]) -> Lessons:
+        """What the step's trajectories teach."""
         samples = self.options.samples
-        made = roll_out(
-            self.policy, [self.prompts[n] for n in chosen], samples, self.decode, [self.seed, step]
-        )
         rng = np.random.default_rng([self.seed, step, 2])
         steps = every_step(made) if self.options.states == "all" else one_step(made, rng)
         shown = states(made, steps, self.policy.pad_token_id)
