@@ -67,10 +67,10 @@ def settings(preset: Preset) -> Settings:
         more=short(preset.cft_more, 14),
         opd=short(preset.opd, 10),
         rl=short(preset.rl, 8),
-        samples=2,
-        room=32 if small else preset.decode.max_new_tokens,
-        users=4 if small else 300,
-        taus=(0.6,) if small else (0.9, 0.6, 0.4),
+        samples=1 if small else 2,
+        room=48 if small else preset.decode.max_new_tokens,
+        users=4 if small else 256,
+        taus=(0.6,) if small else (0.9, 0.6),
         curve=(0.6,) if small else (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
     )
 

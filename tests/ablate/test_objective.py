@@ -40,7 +40,7 @@ def varied(masking: Masking, steps: int = 8, **of_base) -> Varied:
 def value(objective, step: int) -> tuple[float, float]:
     batch = objective.batch(step)
     loss, _ = objective.loss(objective_policy(objective).forward, batch)
-    return float(loss), float(batch.weights.sum())
+    return float(loss.detach()), float(batch.weights.sum())
 
 
 def objective_policy(objective):

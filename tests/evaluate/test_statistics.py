@@ -5,7 +5,14 @@ import pytest
 from scipy import stats
 
 from diffgr2lib.evaluate import statistics
-from diffgr2lib.evaluate.statistics import difference, mean_estimate, share_recovered
+from diffgr2lib.evaluate.statistics import (
+    detectable,
+    difference,
+    holm,
+    mean_estimate,
+    p_value,
+    share_recovered,
+)
 
 
 def test_claim_30_coverage_is_about_95_percent():
@@ -105,3 +112,45 @@ def test_no_users_are_refused():
 def test_unequal_users_are_refused():
     with pytest.raises(ValueError, match="same users"):
         difference(np.zeros(3), np.zeros(4))
+
+
+def test_holm_by_hand_and_its_bounds():
+    p = np.array([0.01, 0.04, 0.03, 0.005])
+    assert holm(p) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm(np.array([0.9, 0.8])) == pytest.approx([1, 1])
+    rng = np.random.default_rng(5)
+    many = rng.random(50)
+    adjusted = holm(many)
+    assert bool((adjusted >= many).all() and (adjusted <= np.minimum(1, 50 * many) + 1e-12).all())
+    assert bool((np.diff(adjusted[np.argsort(many)]) >= 0).all())
+
+
+def test_holm_holds_the_family_wise_error_where_nothing_differs():
+    rng = np.random.default_rng(6)
+    alarms = sum(bool((holm(rng.random(20)) < 0.05).any()) for _ in range(2000))
+    assert alarms / 2000 < 0.07
+
+
+def test_p_is_level_where_nothing_differs_and_agrees_with_the_interval():
+    rng = np.random.default_rng(7)
+    below = 0
+    for run in range(200):
+        a, b = rng.normal(size=(2, 120))
+        p, found = p_value(a, b, draws=1000, seed=run), difference(a, b, draws=1000, seed=run)
+        below += p < 0.05
+        if not 0.04 < p < 0.06:
+            assert (p < 0.05) == (found.low > 0 or found.high < 0)
+    assert 2 <= below <= 24
+    assert p_value(b + 1, b, draws=1000) == pytest.approx(2 / 1001)
+    assert p_value(b, b, draws=1000) == 1
+
+
+def test_what_is_called_detectable_is_detected_four_times_in_five():
+    rng = np.random.default_rng(8)
+    size = detectable(*rng.normal(size=(2, 4000))) * np.sqrt(4000 / 150)
+    hits = 0
+    for run in range(300):
+        a, b = rng.normal(size=(2, 150))
+        found = difference(a + size, b, draws=300, seed=run)
+        hits += found.low > 0
+    assert 0.72 <= hits / 300 <= 0.88
