@@ -88,12 +88,18 @@ class Edges:
 
 def make_lists(config: DataConfig) -> Lists:
     """Read or generate what `config.source` names, then `build_lists`."""
+    dataset, oracle = read_dataset(config)
+    return build_lists(dataset, config, oracle)
+
+
+def read_dataset(config: DataConfig) -> tuple[Dataset, Oracle | None]:
+    """What `config.source` names; the toy world with its oracle."""
     if config.source == "toy":
         world = make_toy(config)
-        return build_lists(world.dataset, config, world.oracle)
+        return world.dataset, world.oracle
     if config.source == "beauty":
-        return build_lists(read_beauty(find_beauty(config.path), config.brands_shown), config)
-    return build_lists(read_folder(config.path, brands_shown=config.brands_shown), config)
+        return read_beauty(find_beauty(config.path), config.brands_shown), None
+    return read_folder(config.path, brands_shown=config.brands_shown), None
 
 
 def build_lists(dataset: Dataset, config: DataConfig, oracle: Oracle | None = None) -> Lists:
@@ -201,8 +207,8 @@ def ranked(
 
 
 def below_top(scores: np.ndarray) -> np.ndarray:
-    """Log of each score over the list's highest, [.., K]; 0 for the first, negative below."""
-    return np.log(scores) - np.log(scores[..., :1])
+    """Log of each score over the list's highest, [.., K]; 0 for that one, negative below."""
+    return np.log(scores) - np.log(scores.max(-1, keepdims=True))
 
 
 def fit_edges(signals: Signals, kept: np.ndarray) -> Edges:

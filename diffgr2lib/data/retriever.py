@@ -153,30 +153,46 @@ class Retriever:
             raise DataError(
                 f"{items} items are too few for {K} candidates that a user has not bought."
             )
-        scale = (self.counts**-self.settings.exponent).astype(np.float32)
-        extra = prior(self.counts)
         ids, scores = [], []
-        for chunk, sparse_scores in score_chunks(queries, self.near, self.settings):
-            dense = sparse_scores.toarray() * scale + extra
+        for chunk, dense in self._dense(queries):
             for row, query in enumerate(queries[chunk]):
                 dense[row, np.asarray(query) - 1] = -np.inf
             top = np.argpartition(-dense, K, axis=1)[:, :K]
             top.sort(axis=1)  # so that equal scores stand in the order of ids
             values = np.take_along_axis(dense, top, axis=1)
             order = np.argsort(-values, axis=1, kind="stable")
-            ids.append(np.take_along_axis(top, order, axis=1))
+            ids.append(np.take_along_axis(top, order, axis=1) + 1)
             scores.append(np.take_along_axis(values, order, axis=1))
-        found = np.concatenate(ids)
+        return self.describe(queries, np.concatenate(ids), np.concatenate(scores))
+
+    def score(self, queries: Sequences, ids: np.ndarray) -> np.ndarray:
+        """Scores [N, K] of given items, ids [N, K]; those of `rank` for the items that it names."""
+        parts = [
+            np.take_along_axis(dense, ids[chunk] - 1, axis=1)
+            for chunk, dense in self._dense(queries)
+        ]
+        return np.concatenate(parts)
+
+    def describe(self, queries: Sequences, ids: np.ndarray, scores: np.ndarray) -> Signals:
+        """The lists ids [N, K] with their scores and what is known of each item."""
+        found = ids - 1
         last = np.array([query[-1] for query in queries])[:, None] - 1
         rows = np.broadcast_to(last, found.shape)
         follow = sparse.csr_matrix(self.followed[rows, found]).toarray()
         return Signals(
-            ids=found + 1,
-            scores=np.concatenate(scores),
+            ids=ids,
+            scores=scores,
             follow=follow.astype(np.int64),
             lift=self.lift[self.category[last], self.category[found]],
             popularity=self.counts[found],
         )
+
+    def _dense(self, queries: Sequences) -> Iterator[tuple[slice, np.ndarray]]:
+        """Final scores [n, items], by chunks; the prior alone for what was purchased."""
+        scale = (self.counts**-self.settings.exponent).astype(np.float32)
+        extra = prior(self.counts)
+        for chunk, scores in score_chunks(queries, self.near, self.settings):
+            yield chunk, scores.toarray() * scale + extra
 
 
 def category_lift(first: np.ndarray, second: np.ndarray, categories: int) -> np.ndarray:
