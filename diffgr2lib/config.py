@@ -272,7 +272,10 @@ class EvalConfig:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """All settings of one job. causal: how the model for lossless decoding reads a response."""
+    """All settings of one job. causal: how the model for lossless decoding reads a response.
+
+    quick: it shows that the mechanics work, and its results claim nothing.
+    """
 
     name: str
     data: DataConfig
@@ -293,6 +296,7 @@ class Preset:
     )
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     evaluate: EvalConfig = field(default_factory=EvalConfig)
+    quick: bool = False
 
     def __post_init__(self) -> None:
         """Check that every section is of its kind."""

@@ -1,7 +1,11 @@
-"""The presets: the settings of each job, by name."""
+"""The presets: the settings of each job, by name.
+
+`folder` and `folder-quick` are for the user's own data, as ``folder:DIR``.
+"""
 
 import dataclasses
 import difflib
+from pathlib import Path
 
 from diffgr2lib.config import (
     DataConfig,
@@ -48,6 +52,7 @@ TOY = Preset(
 PRESETS = {
     "smoke": Preset(
         name="smoke",
+        quick=True,
         data=DataConfig(
             users=600, items=120, codes=16, max_train=200, max_validation=16, max_test=24,
             brands_shown=64,
@@ -78,13 +83,60 @@ PRESETS = {
         sft=dataclasses.replace(TOY.sft, steps=400),
         evaluate=EvalConfig(),
     ),
+    "folder": dataclasses.replace(
+        TOY,
+        name="folder",
+        data=DataConfig(
+            source="folder", sid_levels=3, codes=64, train_positions=10, max_train=8000,
+            max_validation=500, max_test=2000,
+        ),  # fmt: skip
+        decode=DecodeConfig(fallback="leftmost", max_new_tokens=184),
+        evaluate=EvalConfig(),
+    ),
+    "folder-quick": dataclasses.replace(
+        TOY,
+        name="folder-quick",
+        quick=True,
+        data=DataConfig(
+            source="folder", sid_levels=3, codes=64, train_positions=3, max_train=1000,
+            max_validation=32, max_test=48,
+        ),  # fmt: skip
+        model=ModelConfig(hidden=64, layers=2, heads=4, intermediate=128, answer="label"),
+        decode=DecodeConfig(fallback="leftmost", max_new_tokens=184),
+        mid=StageTrain(steps=40, batch=16),
+        sft=StageTrain(steps=40, batch=12, mid_share=0.25, ranking=1.0, eval_every=20),
+        no_trace=StageTrain(steps=20, batch=12, eval_every=20),
+        ar=StageTrain(steps=2, batch=2, lr=0.001, lr_embed=0.0003, eval_every=2),
+        cft=StageTrain(steps=30, batch=12, mid_share=0.25, ranking=1.0, eval_every=15),
+        cft_more=StageTrain(steps=8, batch=12, lr=0.005, lr_embed=0.001, eval_every=8),
+        opd=StageTrain(steps=2, batch=2, lr=0.005, lr_embed=0.001, eval_every=2),
+        rl=StageTrain(steps=2, batch=2, lr=0.002, lr_embed=0.0005, eval_every=2),
+        distillation=Distillation(samples=2),
+        reinforcement=Reinforcement(group=4),
+        evaluate=EvalConfig(batch=48, bootstrap=500, taus=(0.9, 0.6), sweep=16, probe=8),
+    ),
 }  # fmt: skip
 
 
 def preset(name: str) -> Preset:
-    """A preset by name. Raises `ConfigError` that lists the names and suggests the nearest."""
-    if not isinstance(name, str) or name not in PRESETS:
-        close = difflib.get_close_matches(str(name), PRESETS, n=1)
+    """A preset by name; the user's own data as ``folder:DIR`` or ``folder-quick:DIR``.
+
+    Raises `ConfigError` that lists the names and suggests the nearest, or asks for the folder.
+    """
+    base, told, path = name.partition(":") if isinstance(name, str) else (str(name), "", "")
+    found = PRESETS.get(base)
+    if found is None or (told and found.data.source != "folder"):
+        close = difflib.get_close_matches(base, PRESETS, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ConfigError(f"There is no preset {name!r}; choose one of {', '.join(PRESETS)}.{hint}")
-    return PRESETS[name]
+    if found.data.source != "folder":
+        return found
+    folder = Path(path).expanduser()
+    if not path or not folder.is_dir():
+        raise ConfigError(
+            f"The preset {name!r} names no folder; write {base}:DIR, where DIR holds items.jsonl"
+            " and sequences.txt."
+        )
+    folder = folder.resolve()
+    data = dataclasses.replace(found.data, path=str(folder))
+    return dataclasses.replace(found, name=f"{base}-{folder.name}", data=data)

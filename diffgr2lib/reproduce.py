@@ -51,7 +51,7 @@ def execute(notebook: Path, parameters: dict[str, object], folder: Path) -> None
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 only if every notebook ran to its end."""
     parser = argparse.ArgumentParser("diffgr2lib.reproduce", description=__doc__)
-    parser.add_argument("--preset", default="toy", help="smoke, toy or beauty-cpu")
+    parser.add_argument("--preset", default="toy", help="smoke, toy, beauty-cpu, folder:DIR ..")
     parser.add_argument(
         "--only", default="", help="numbers of notebooks, as 01,02,03 (default: all)"
     )
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     out = checked.out_dir.resolve()
     parameters: dict[str, object] = {
-        "preset": checked.preset.name,
+        "preset": given.preset,
         "seeds": list(checked.seeds),
         "device": checked.device,
         "out_dir": str(out),

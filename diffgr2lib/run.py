@@ -153,8 +153,8 @@ class Run:
 
     @property
     def claims(self) -> bool:
-        """Whether results mean anything: the smoke preset only shows that the mechanics work."""
-        return self.preset.name != "smoke"
+        """Whether results mean anything: a quick preset only shows that the mechanics work."""
+        return not self.preset.quick
 
     def figure(self, figure: "Figure", name: str) -> None:
         """Save a figure as SVG, PNG and PDF in the run's folder."""
@@ -171,7 +171,7 @@ class Run:
         return frame
 
     def check(self, statement: str, holds: bool) -> None:
-        """Print a statement with its verdict; raise where it is refuted (not at `smoke`)."""
+        """Print a statement with its verdict; raise where it is refuted (not at a quick preset)."""
         verdict = "holds" if holds else "REFUTED"
         print(f"{verdict if self.claims else 'mechanics only'}: {statement}")
         if self.claims and not holds:

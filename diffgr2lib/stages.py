@@ -17,6 +17,7 @@ import torch
 from diffgr2lib import processes
 from diffgr2lib.artifacts import Artifact, Store, stage_key
 from diffgr2lib.config import DecodeConfig, Preset
+from diffgr2lib.data.folder import fingerprint
 from diffgr2lib.data.types import Catalogue
 from diffgr2lib.data.world import World, build_world, read_world
 from diffgr2lib.decode.prepare import check_room
@@ -80,11 +81,14 @@ class Stages:
     def data(self) -> Artifact:
         """Candidate lists, scorecard and teacher traces (shared by all training seeds)."""
         config = self.preset.data
+        plain = dataclasses.asdict(config)
+        if config.source == "folder":
+            plain |= {"path": "", "content": fingerprint(config.path)}
 
         def build(out: Path, work: Path) -> dict[str, Any]:
             return build_world(config, out)
 
-        return self.artifact("data", dataclasses.asdict(config), [], DATA_MODULES, build, seed=0)
+        return self.artifact("data", plain, [], DATA_MODULES, build, seed=0)
 
     @cached_property
     def world(self) -> World:

@@ -8,7 +8,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 import diffgr2lib
-from diffgr2lib import provenance
+from diffgr2lib import provenance, stages
 from diffgr2lib.artifacts import Artifact
 from diffgr2lib.config import StageTrain
 from diffgr2lib.errors import ConfigError
@@ -47,6 +47,7 @@ def keys(preset, seed=0):
 @pytest.fixture(autouse=True)
 def nothing_is_read(monkeypatch):
     monkeypatch.setattr(Evaluation, "read", lambda path: None)
+    monkeypatch.setattr(stages, "fingerprint", lambda path: {"content of": path})
 
 
 def below(*stages):
@@ -72,6 +73,7 @@ DEPENDS = {  # section of a preset -> what hangs on it
     "diffusion": below("cft") | (set(EVALUATIONS) - CAUSAL),
     "causal": below("cft_causal") | CAUSAL,
     "evaluate": set(),  # batches, sweeps and reports
+    "quick": set(),
 }
 
 
@@ -93,7 +95,8 @@ def changed():
     for section in dataclasses.fields(SMOKE):
         part = getattr(SMOKE, section.name)
         if not dataclasses.is_dataclass(part):
-            yield section.name, section.name, [dataclasses.replace(SMOKE, name="other")]
+            other = "other" if isinstance(part, str) else not part
+            yield section.name, section.name, [dataclasses.replace(SMOKE, **{section.name: other})]
             continue
         hints = get_type_hints(type(part))
         for field in dataclasses.fields(part):

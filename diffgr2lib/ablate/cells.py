@@ -53,11 +53,11 @@ class Settings:
 
 
 def settings(preset: Preset) -> Settings:
-    """What fits a preset: `smoke` two steps a cell, the others some fifty of CFT, ten of OPD.
+    """What fits a preset: a quick one one step a cell, the others some fifty of CFT, ten of OPD.
 
     `more` has about OPD's compute: 14 steps of CFT take as long as 10 of OPD with two samples.
     """
-    small = preset.name == "smoke"
+    small = preset.quick
 
     def short(stage: StageTrain, steps: int) -> StageTrain:
         return replace(stage, steps=1 if small else steps, eval_every=1 if small else steps)

@@ -1,12 +1,14 @@
 """Reader of a folder with `items.jsonl` and `sequences.txt`, such as Amazon Beauty.
 
-items.jsonl: one item a line with `id` (1 to number of items, any order), `sid` ("<a_3><b_7>.."),
-and where known `title`, `brand`, `categories` (list of paths), `price` (tier from 0).
+items.jsonl: one item a line with `id` (1 to number of items, any order), and where known `sid`
+("<a_3><b_7>..", for all items or for none), `title`, `brand`, `categories` (list of paths), `price`
+(tier from 0). Without `sid` they are made, from `vectors.npy` or from the texts (`data.vectors`).
 sequences.txt: one user a line, `user item item ..`, oldest first, item ids as in items.jsonl.
 Every complaint names file and line.
 """
 
 import dataclasses
+import hashlib
 import json
 import logging
 import os
@@ -17,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diffgr2lib.data.semantic_ids import make_unique
+from diffgr2lib.data.semantic_ids import make_unique, residual_codes
 from diffgr2lib.data.types import Catalogue, Dataset, Item
+from diffgr2lib.data.vectors import VECTORS, item_vectors
 from diffgr2lib.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -38,6 +41,15 @@ class Counts:
     users: int
     items: int
     purchases: int
+
+
+@dataclass(frozen=True, slots=True)
+class Codebooks:
+    """Semantic ids to make where a folder brings none: levels, codes a level, seed."""
+
+    levels: int = 3
+    codes: int = 64
+    seed: int = 0
 
 
 BEAUTY = Counts(users=22_363, items=12_101, purchases=198_502)
@@ -70,7 +82,11 @@ def read_beauty(path: str | Path, brands_shown: int = 512) -> Dataset:
 
 
 def read_folder(
-    path: str | Path, expect: Counts | None = None, brands_shown: int = 512, name: str = ""
+    path: str | Path,
+    expect: Counts | None = None,
+    brands_shown: int = 512,
+    name: str = "",
+    codebooks: Codebooks | None = None,
 ) -> Dataset:
     """Read and check a folder. Brands beyond the `brands_shown` most frequent become "".
 
@@ -87,7 +103,13 @@ def read_folder(
             f" where {expect.users}, {expect.items} and {expect.purchases} belong; a file is cut"
             " short or of another data set. Fetch both files again."
         )
-    sids, moved = make_unique([item.sid for item in items])
+    made, size = [item.sid for item in items], None
+    if not made[0]:
+        books = codebooks or Codebooks()
+        made = residual_codes(item_vectors(folder, items), books.levels, books.codes, books.seed)
+        size = books.codes
+        logger.info("%s: semantic ids made, %d of %d apart", folder.name, len(set(made)), len(made))
+    sids, moved = make_unique(made, size)
     if moved:
         logger.info("%s: %d items moved to a semantic id of their own", folder.name, moved)
     kept = frequent_brands(items, brands_shown)
@@ -99,6 +121,26 @@ def read_folder(
     return Dataset(name or folder.name, Catalogue(shown, levels), sequences)
 
 
+def fingerprint(path: str | Path) -> dict[str, str]:
+    """Hash of each file of a folder that is read. Raises `DataError` where one cannot be."""
+    found = {}
+    for name in (ITEMS, SEQUENCES, VECTORS):
+        file = Path(path) / name
+        try:
+            found[name] = hashlib.sha256(file.read_bytes()).hexdigest()
+        except FileNotFoundError:
+            if name != VECTORS:
+                raise missing(file) from None
+        except OSError as error:
+            raise DataError(f"{file} cannot be read ({error.strerror}).") from None
+    return found
+
+
+def missing(file: Path) -> DataError:
+    """The complaint about a file that is not there."""
+    return DataError(f"{file} is missing; the folder must hold {ITEMS} and {SEQUENCES}.")
+
+
 def frequent_brands(items: list[Item], most: int) -> set[str]:
     """The `most` brands with the most items; ties in alphabetical order."""
     counts = Counter(item.brand for item in items if item.brand)
@@ -107,23 +149,23 @@ def frequent_brands(items: list[Item], most: int) -> set[str]:
 
 
 def read_items(path: Path) -> list[Item]:
-    """Items by id, every id from 1 to their number once, one SID depth for all."""
+    """Items by id, every id from 1 to their number once, one SID depth for all (or no SIDs)."""
     items: dict[int, Item] = {}
-    depth = 0
+    depth = -1
     for complain, number, line in lines(path):
         item = parse_item(line, number, complain)
         if item.id in items:
             raise complain(number, f"item {item.id} stands here a second time; remove one.")
-        depth = depth or len(item.sid)
+        depth = len(item.sid) if depth < 0 else depth
         if len(item.sid) != depth:
             raise complain(
                 number, f"'sid' has {len(item.sid)} levels, the items before it {depth}."
             )
         items[item.id] = item
-    missing = next((i for i in range(1, len(items) + 1) if i not in items), None)
-    if missing is not None or not items:
+    lacking = next((i for i in range(1, len(items) + 1) if i not in items), None)
+    if lacking is not None or not items:
         raise DataError(
-            f"{path}: {len(items)} items, but none with id {missing or 1}; ids must run from 1 to"
+            f"{path}: {len(items)} items, but none with id {lacking or 1}; ids must run from 1 to"
             " the number of items."
         )
     return [items[i] for i in range(1, len(items) + 1)]
@@ -140,9 +182,13 @@ def parse_item(line: str, number: int, complain: Complain) -> Item:
     item_id, sid = data.get("id"), data.get("sid")
     if type(item_id) is not int or item_id < 1:
         raise complain(number, f"'id' is {item_id!r}; give a whole number from 1.")
-    if not isinstance(sid, str) or not SID.fullmatch(sid):
-        raise complain(number, f"'sid' is {sid!r}; write it as '<a_3><b_7>', one code a level.")
-    levels = re.findall(r"<([a-h])_(\d+)>", sid)
+    if sid is not None and (not isinstance(sid, str) or not SID.fullmatch(sid)):
+        raise complain(
+            number,
+            f"'sid' is {sid!r}; write it as '<a_3><b_7>', one code a level, or leave it out of all"
+            " items.",
+        )
+    levels = re.findall(r"<([a-h])_(\d+)>", sid or "")
     if "".join(letter for letter, _ in levels) != LEVELS[: len(levels)]:
         raise complain(number, f"'sid' is {sid!r}; its levels must be a, b, c .. in this order.")
     title, brand, paths = data.get("title", ""), data.get("brand", ""), data.get("categories", [])
@@ -198,9 +244,7 @@ def lines(path: Path) -> Iterator[tuple[Complain, int, str]]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise DataError(
-            f"{path} is missing; the folder must hold {ITEMS} and {SEQUENCES}."
-        ) from None
+        raise missing(path) from None
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError as error:

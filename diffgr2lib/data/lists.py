@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from diffgr2lib.config import DataConfig
-from diffgr2lib.data.folder import find_beauty, read_beauty, read_folder
+from diffgr2lib.data.folder import Codebooks, find_beauty, read_beauty, read_folder
 from diffgr2lib.data.retriever import Retriever, Settings, Signals, tune
 from diffgr2lib.data.toy import Oracle, make_toy
 from diffgr2lib.data.types import Candidate, Catalogue, Dataset, Example
@@ -99,7 +99,8 @@ def read_dataset(config: DataConfig) -> tuple[Dataset, Oracle | None]:
         return world.dataset, world.oracle
     if config.source == "beauty":
         return read_beauty(find_beauty(config.path), config.brands_shown), None
-    return read_folder(config.path, brands_shown=config.brands_shown), None
+    books = Codebooks(config.sid_levels, config.codes, config.seed)
+    return read_folder(config.path, brands_shown=config.brands_shown, codebooks=books), None
 
 
 def build_lists(dataset: Dataset, config: DataConfig, oracle: Oracle | None = None) -> Lists:

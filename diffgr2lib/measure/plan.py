@@ -33,6 +33,6 @@ FULL = Plan(
 )  # fmt: skip
 
 
-def plan(preset: str) -> Plan:
-    """The plan of a preset, by name: little at `smoke`, the same for all others."""
-    return SMALL if preset == "smoke" else FULL
+def plan(quick: bool) -> Plan:
+    """The plan of a preset: little for a quick one, the same for all others."""
+    return SMALL if quick else FULL

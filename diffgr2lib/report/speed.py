@@ -35,7 +35,7 @@ class Speed:
 
     def __init__(self, run: "Run") -> None:
         stages, decode = run.first, run.preset.decode
-        self.run, self.plan, self.decode = run, plan(run.preset.name), decode
+        self.run, self.plan, self.decode = run, plan(run.preset.quick), decode
         self.taus = tuple(tau for tau in run.preset.evaluate.taus if tau < 1) or (0.9,)
         self.policies: dict[str, Policy] = {
             name: stages.policy(name) for name in ("ar_sft", "cft", "ar_causal", "cft_causal")

@@ -1,0 +1,130 @@
+"""A user's own folder: semantic ids made where none are given, the command, the presets."""
+
+import json
+
+import numpy as np
+import pytest
+
+from diffgr2lib.artifacts import Artifact
+from diffgr2lib.data.__main__ import main
+from diffgr2lib.data.folder import Codebooks, fingerprint, read_folder
+from diffgr2lib.errors import ConfigError, DataError
+from diffgr2lib.presets import preset
+from diffgr2lib.stages import Stages
+
+WORDS = ("red lipstick", "red nail polish", "hair oil", "hair dryer", "face cream", "face wash")
+
+
+def write(folder, items, vectors=None):
+    folder.mkdir(exist_ok=True)
+    (folder / "items.jsonl").write_text("\n".join(json.dumps(item) for item in items))
+    (folder / "sequences.txt").write_text("1 1 2 3\n2 3 4 1\n")
+    if vectors is not None:
+        np.save(folder / "vectors.npy", vectors)
+    return folder
+
+
+def items(count=12, **fields):
+    return [{"id": n, "title": f"{WORDS[n % 6]} {n}", **fields} for n in range(1, count + 1)]
+
+
+def test_semantic_ids_are_made_from_texts_apart_and_the_same_each_time(tmp_path):
+    folder = write(tmp_path / "a", items())
+    books = Codebooks(levels=2, codes=6, seed=0)
+    first, second = (read_folder(folder, codebooks=books).catalogue for _ in range(2))
+    sids = [item.sid for item in first.items]
+    assert len(set(sids)) == 12 and {len(sid) for sid in sids} == {2}
+    assert sids == [item.sid for item in second.items]
+    assert all(code < 6 for sid in sids for code in sid)
+
+
+def test_like_vectors_share_their_first_code(tmp_path):
+    vectors = np.repeat([[0.0, 0.0], [9.0, 9.0]], 6, axis=0) + np.arange(12)[:, None] * 0.01
+    folder = write(tmp_path / "a", items(), vectors)
+    made = read_folder(folder, codebooks=Codebooks(levels=2, codes=8)).catalogue.items
+    two = read_folder(folder, codebooks=Codebooks(levels=2, codes=8, seed=0)).catalogue.items
+    near = {item.sid[0] for item in made[:6]} & {item.sid[0] for item in made[6:]}
+    assert not near and made == two
+
+
+@pytest.mark.parametrize(
+    ("vectors", "says"),
+    [
+        (np.zeros((3, 2)), "one row for each of 12"),
+        (np.zeros(12), "one row for each of 12"),
+        (np.full((12, 2), np.nan), "finite"),
+        (np.array([["a"]] * 12), "finite numbers"),
+        (np.array([{"x": 1}] * 12, dtype=object), "numpy.save"),
+    ],
+    ids=["rows", "flat", "nan", "text", "pickle"],
+)
+def test_wrong_vectors_are_refused_by_name(tmp_path, vectors, says):
+    with pytest.raises(DataError, match=says) as error:
+        read_folder(write(tmp_path / "a", items(), vectors))
+    assert "vectors.npy" in str(error.value)
+
+
+def test_without_any_word_the_error_says_what_to_give(tmp_path):
+    bare = [{"id": n} for n in range(1, 5)]
+    with pytest.raises(DataError, match=r"'sid' for all items, or their vectors"):
+        read_folder(write(tmp_path / "a", bare))
+
+
+def test_semantic_ids_are_for_all_items_or_for_none(tmp_path):
+    mixed = items(3)
+    mixed[1]["sid"] = "<a_1>"
+    with pytest.raises(DataError, match=r"line 2: 'sid' has 1 levels, the items before it 0"):
+        read_folder(write(tmp_path / "a", mixed))
+
+
+def test_too_few_codes_are_said(tmp_path):
+    with pytest.raises(DataError, match="use more"):
+        read_folder(write(tmp_path / "a", items(12)), codebooks=Codebooks(levels=1, codes=4))
+
+
+def test_a_preset_of_a_folder_needs_one_and_is_named_after_it(tmp_path):
+    found = preset(f"folder-quick:{tmp_path}")
+    assert found.name == f"folder-quick-{tmp_path.name}" and found.quick
+    assert found.data.path == str(tmp_path)
+    for wrong in ("folder", "folder:", f"folder:{tmp_path}/none", f"toy:{tmp_path}", "folders:x"):
+        with pytest.raises(ConfigError):
+            preset(wrong)
+    with pytest.raises(ConfigError, match="write folder:DIR"):
+        preset("folder")
+
+
+class Recorder:
+    def get_or_build(self, stage, key, build, **rest):
+        self.key = key
+        return Artifact(stage, key, None, {}, True)
+
+
+def test_the_data_stage_follows_the_content_of_the_folder_and_not_its_place(tmp_path):
+    def key(folder):
+        store = Recorder()
+        Stages(preset(f"folder:{folder}"), store).data()
+        return store.key
+
+    first, second = write(tmp_path / "a", items()), write(tmp_path / "b", items())
+    assert key(first) == key(second)
+    before = key(first)
+    (first / "sequences.txt").write_text("1 1 2 3\n")
+    assert key(first) != before
+    np.save(second / "vectors.npy", np.zeros((12, 2)))
+    assert key(second) != before
+    (second / "items.jsonl").unlink()
+    with pytest.raises(DataError, match="items.jsonl is missing"):
+        fingerprint(second)
+
+
+def test_the_command_makes_a_sample_and_checks_it(tmp_path, capsys):
+    folder = tmp_path / "mine"
+    assert main(["sample", str(folder)]) == 0
+    assert main(["check", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "500" in said and "test lists" in said and f"--preset folder:{folder}" in said
+    assert main(["sample", str(folder)]) == 2
+    (folder / "sequences.txt").write_text("1 1 2 999\n")
+    assert main(["check", str(folder)]) == 2
+    assert "sequences.txt, line 1: item 999" in capsys.readouterr().err
+    assert main(["check", str(tmp_path / "none")]) == 2
