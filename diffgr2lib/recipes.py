@@ -18,6 +18,7 @@ from diffgr2lib.onpolicy.opd import Distil
 from diffgr2lib.onpolicy.reward import reward
 from diffgr2lib.onpolicy.rl import Judge, Judged, Reinforce
 from diffgr2lib.text.grammar import Grammar
+from diffgr2lib.train.align import AlignmentRows
 from diffgr2lib.train.mid import DictionaryRows, lookup_accuracy
 from diffgr2lib.train.objectives import Objective, Supervised
 from diffgr2lib.train.rows import Row, answer_weights, encode_prompt, encode_row
@@ -44,7 +45,7 @@ class Recipe:
 
 
 def mid(stages: "Stages", policy: Policy) -> Supervised:
-    """Item alignment on made-up dictionaries."""
+    """Item alignment: on made-up dictionaries, or on the catalogue (full form)."""
     train = stages.preset.mid
     rows = dictionary(stages, policy, train.ranking)
     return Supervised(policy, [], train.batch, stages.seed, dictionary=rows)
@@ -122,12 +123,14 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
-def dictionary(stages: "Stages", policy: Policy, ranking: float = 0.25) -> DictionaryRows | None:
-    """Mid-training rows, or None in the full form, where the checkpoint brings its own reading."""
+def dictionary(
+    stages: "Stages", policy: Policy, ranking: float = 0.25
+) -> DictionaryRows | AlignmentRows:
+    """Mid-training rows: look-ups in the compact form, item alignment in the full one."""
     data = stages.preset.data
-    if stages.preset.model.form == "full":
-        return None
     assert policy.tokenizer is not None
+    if stages.preset.model.form == "full":
+        return AlignmentRows(policy.tokenizer, stages.grammar, stages.world.catalogue)
     return DictionaryRows(
         policy.tokenizer, stages.grammar, stages.world.catalogue, data.candidates,
         data.history_shown, ranking,
@@ -214,7 +217,7 @@ def report(stages: "Stages", name: str) -> Callable[[Policy], Report]:
 
 def _lookups(stages: "Stages", policy: Policy) -> Report:
     rows = dictionary(stages, policy)
-    return {} if rows is None else lookup_accuracy(policy, rows)
+    return lookup_accuracy(policy, rows) if isinstance(rows, DictionaryRows) else {}
 
 
 def lookups_stand(record: Report) -> bool:

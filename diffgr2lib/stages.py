@@ -36,8 +36,8 @@ DATA_MODULES = ("data", "errors")
 MODEL_MODULES = ("model", "text")
 # what shapes trained weights; decoding and its cache only report during training
 TRAIN_MODULES = (
-    "model.checkpoint", "model.columns", "model.initialise", "model.masks", "model.policy",
-    "text", "train",
+    "model.checkpoint", "model.columns", "model.gguf", "model.initialise", "model.masks",
+    "model.policy", "text", "train",
 )  # fmt: skip
 EVALUATE_MODULES = (*MODEL_MODULES, "decode", "evaluate.run", "train.rows")
 ON_POLICY = ("onpolicy", "decode", "model.cache", "recipes", "evaluate.run")

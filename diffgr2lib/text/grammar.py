@@ -133,17 +133,18 @@ class Grammar:
 
     def _full_prompt(self, example: Example) -> str:
         lines = ["Purchases, oldest first:"]
-        lines += [f"- {self._described(item)}" for item in example.history]
+        lines += [f"- {self.described(item)}" for item in example.history]
         lines.append("Candidates, in the retriever's order:")
         for label, candidate in zip(LABELS, example.candidates, strict=False):
             evidence = " ".join(
                 [*shown_evidence(candidate), *match_words(example.history, candidate.item)]
             )
-            lines.append(f"{label} {self._described(candidate.item)} ({evidence})")
+            lines.append(f"{label} {self.described(candidate.item)} ({evidence})")
         lines.append("Rank the candidates by what this user buys next.")
         return "\n".join(lines)
 
-    def _described(self, item: Item) -> str:
+    def described(self, item: Item) -> str:
+        """Semantic id, title, category and brand of an item, full."""
         category, brand = plain(item.category) or MISSING, plain(item.brand) or MISSING
         return f"{self.sid_text(item.sid)} {plain(item.title)} | {category} | {brand}"
 

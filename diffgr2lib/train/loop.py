@@ -43,7 +43,7 @@ def learning_rate(step: int, config: StageTrain) -> float:
 
 
 def make_optimizers(policy: Policy, config: StageTrain) -> list[torch.optim.Optimizer]:
-    """Muon for the hidden matrices, AdamW for embeddings, biases and norms."""
+    """Muon or AdamW for the hidden matrices, AdamW for embeddings, biases and norms."""
     embeddings = {id(policy.model.get_input_embeddings().weight)}
     embeddings.add(id(policy.model.get_output_embeddings().weight))
     hidden: list[Tensor] = []
@@ -51,9 +51,11 @@ def make_optimizers(policy: Policy, config: StageTrain) -> list[torch.optim.Opti
     for parameter in policy.model.parameters():
         is_matrix = parameter.ndim == 2 and id(parameter) not in embeddings
         (hidden if is_matrix else other).append(parameter)
+    adam: dict[str, Any] = {"betas": (0.9, 0.98), "weight_decay": 0.0}
+    muon = config.optimizer == "muon"
     return [
-        Muon(hidden, lr=config.lr),
-        torch.optim.AdamW(other, lr=config.lr_embed, betas=(0.9, 0.98), weight_decay=0.0),
+        Muon(hidden, lr=config.lr) if muon else torch.optim.AdamW(hidden, lr=config.lr, **adam),
+        torch.optim.AdamW(other, lr=config.lr_embed, **adam),
     ]
 
 

@@ -20,7 +20,6 @@ from diffgr2lib.model.columns import (
 from diffgr2lib.model.policy import Policy
 from diffgr2lib.train.corruption import complementary_masks, corrupt
 from diffgr2lib.train.losses import hits, weighted_cross_entropy
-from diffgr2lib.train.mid import DictionaryRows
 from diffgr2lib.train.rows import Batch, Row, collate
 
 Score = Callable[..., Tensor]
@@ -45,6 +44,14 @@ class Rows(Protocol):
 
     def part(self, rows: slice, device: torch.device) -> Self:
         """Some of the rows, on a device."""
+        ...
+
+
+class Drawn(Protocol):
+    """Rows that are made as they are needed, such as mid-training's."""
+
+    def draw(self, rng: np.random.Generator, key: str) -> Row:
+        """One row."""
         ...
 
 
@@ -89,7 +96,7 @@ class Supervised:
         batch: int,
         seed: int,
         diffusion: bool = False,
-        dictionary: DictionaryRows | None = None,
+        dictionary: Drawn | None = None,
         share: float = 0.0,
         ar_weight: float = 0.0,
     ) -> None:

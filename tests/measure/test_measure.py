@@ -9,6 +9,7 @@ from diffgr2lib.decode import Decoded
 from diffgr2lib.measure import cost, forward, lengths, profile
 from diffgr2lib.measure.engines import ar_engine, block_engine, forced, generate_engine
 from diffgr2lib.measure.throughput import batches, measure, median_estimate, speedup
+from diffgr2lib.model import gguf
 from tests.tiny import MakePolicy, ragged_prompts, settings
 
 
@@ -90,7 +91,7 @@ def test_width_costs_have_one_figure_a_width_and_repeat(make_policy: MakePolicy)
 def test_a_missing_smollm_package_is_said_and_no_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(forward, "SMOLLM_PACKAGE", "no_such_package")
+    monkeypatch.setattr(gguf, "MODULE", "no_such_package")
     with caplog.at_level("INFO", logger="diffgr2lib"):
         assert forward.load_smollm() is None
     assert "not installed" in caplog.text
