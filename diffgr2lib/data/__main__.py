@@ -1,6 +1,7 @@
 """Your own data: `python -m diffgr2lib.data check DIR` reads it and says what it makes of it.
 
-`sample DIR` writes a small folder in the right format, to look at and to try the kit on.
+`sample DIR` writes a small folder in the right format, to look at and to try the kit on;
+`movielens DIR` writes MovieLens-100k from an installed RecBole.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from diffgr2lib.data.lists import build_lists, read_dataset
 from diffgr2lib.data.toy import make_toy
 from diffgr2lib.data.types import Dataset
 from diffgr2lib.errors import ConfigError, KitError
+from diffgr2lib.movielens import write_movielens
 
 
 def described(dataset: Dataset, report: dict[str, Any]) -> list[tuple[str, str]]:
@@ -66,8 +68,7 @@ def check(folder: Path) -> None:
 
 def sample(folder: Path) -> None:
     """Write 300 items and 500 users of a generated shop, without semantic ids."""
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty; name a new folder.")
+    _refuse_full(folder)
     dataset = make_toy(DataConfig(users=500, items=300, codes=32)).dataset
     folder.mkdir(parents=True, exist_ok=True)
     items = [
@@ -83,6 +84,18 @@ def sample(folder: Path) -> None:
     print(f"{folder}: {len(items)} items, {len(rows)} users")
 
 
+def movielens(folder: Path) -> None:
+    """Write MovieLens-100k."""
+    _refuse_full(folder)
+    items, users = write_movielens(folder)
+    print(f"{folder}: {items} items, {users} rows")
+
+
+def _refuse_full(folder: Path) -> None:
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty; name a new folder.")
+
+
 def _lines(path: Path, lines: Sequence[str]) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -90,11 +103,11 @@ def _lines(path: Path, lines: Sequence[str]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 if the folder can be used."""
     parser = argparse.ArgumentParser("diffgr2lib.data", description=__doc__)
-    parser.add_argument("command", choices=("check", "sample"))
+    parser.add_argument("command", choices=("check", "sample", "movielens"))
     parser.add_argument("folder", type=Path)
     given = parser.parse_args(arguments)
     try:
-        (check if given.command == "check" else sample)(given.folder)
+        {"check": check, "sample": sample, "movielens": movielens}[given.command](given.folder)
     except KitError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

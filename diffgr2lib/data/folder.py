@@ -45,7 +45,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Codebooks:
-    """Semantic ids to make where a folder brings none: levels, codes a level, seed."""
+    """Semantic ids to make where a folder brings none: levels, codes a level, seed.
+
+    The last level has more codes where more items share a prefix.
+    """
 
     levels: int = 3
     codes: int = 64
@@ -107,7 +110,8 @@ def read_folder(
     if not made[0]:
         books = codebooks or Codebooks()
         made = residual_codes(item_vectors(folder, items), books.levels, books.codes, books.seed)
-        size = books.codes
+        groups = Counter(sid[:-1] for sid in made)
+        size = max(books.codes, *groups.values())  # room for all that share a prefix
         logger.info("%s: semantic ids made, %d of %d apart", folder.name, len(set(made)), len(made))
     sids, moved = make_unique(made, size)
     if moved:

@@ -9,6 +9,7 @@ from diffgr2lib.artifacts import Artifact
 from diffgr2lib.data.__main__ import main
 from diffgr2lib.data.folder import Codebooks, fingerprint, read_folder
 from diffgr2lib.errors import ConfigError, DataError
+from diffgr2lib.movielens import write_movielens
 from diffgr2lib.presets import preset
 from diffgr2lib.stages import Stages
 
@@ -77,9 +78,10 @@ def test_semantic_ids_are_for_all_items_or_for_none(tmp_path):
         read_folder(write(tmp_path / "a", mixed))
 
 
-def test_too_few_codes_are_said(tmp_path):
-    with pytest.raises(DataError, match="use more"):
-        read_folder(write(tmp_path / "a", items(12)), codebooks=Codebooks(levels=1, codes=4))
+def test_the_last_level_grows_where_many_items_share_a_prefix(tmp_path):
+    folder = write(tmp_path / "a", items(12), np.zeros((12, 2)))
+    made = read_folder(folder, codebooks=Codebooks(levels=2, codes=4)).catalogue
+    assert made.sid_levels == (1, 12) and len({item.sid for item in made.items}) == 12
 
 
 def test_a_preset_of_a_folder_needs_one_and_is_named_after_it(tmp_path):
@@ -128,3 +130,40 @@ def test_the_command_makes_a_sample_and_checks_it(tmp_path, capsys):
     assert main(["check", str(folder)]) == 2
     assert "sequences.txt, line 1: item 999" in capsys.readouterr().err
     assert main(["check", str(tmp_path / "none")]) == 2
+
+
+INTER = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
+ITEM = "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n"
+
+
+def test_movielens_keeps_what_was_liked_in_the_order_of_time(tmp_path):
+    source = tmp_path / "ml"
+    source.mkdir()
+    ratings = [(7, 30, 5, 3), (7, 10, 4, 1), (7, 20, 3, 2), (7, 40, 4, 2), (8, 10, 5, 1)]
+    films = [
+        (10, "Toy Story", 1995, "Animation Comedy"),
+        (30, "Odd", "", ""),
+        (40, "Old", 1937, "War"),
+    ]
+    text = "".join("\t".join(map(str, row)) + "\n" for row in ratings)
+    (source / "ml-100k.inter").write_text(INTER + text)
+    text = "".join("\t".join(map(str, row)) + "\n" for row in films)
+    (source / "ml-100k.item").write_text(ITEM + text)
+    assert write_movielens(tmp_path / "out", source) == (3, 1)
+    data = read_folder(tmp_path / "out", codebooks=Codebooks(levels=2, codes=3))
+    assert data.sequences == {7: (1, 3, 2)}  # films 10, 40, 30
+    described = [(item.title, item.brand, item.category) for item in data.catalogue.items]
+    assert described == [
+        ("Toy Story", "1990s", "Animation"),
+        ("Odd", "", ""),
+        ("Old", "1930s", "War"),
+    ]
+    (source / "ml-100k.item").write_text(ITEM + "10\tshort\n")
+    with pytest.raises(DataError, match="ml-100k.item"):
+        write_movielens(tmp_path / "out", source)
+
+
+def test_movielens_says_what_to_install(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["movielens", str(tmp_path / "ml")]) == 2
+    assert "pip install --no-deps recbole" in capsys.readouterr().err
