@@ -110,7 +110,8 @@ class ModelConfig:
 class StageTrain:
     """One training stage: lr is for hidden matrices, lr_embed AdamW's for all else.
 
-    optimizer: of the hidden matrices; Muon for models from scratch, AdamW for a pretrained one.
+    rows: how many of the training lists and traces it reads (0: all). optimizer: of the hidden
+    matrices; Muon for models from scratch, AdamW for a pretrained one.
     warmup and min_lr are fractions. micro_batch 0: the whole batch at once. mid_share: fraction of
     each batch that is mid-training rows. ranking: fraction of those that rank by given points.
     """
@@ -129,6 +130,7 @@ class StageTrain:
     eval_every: int = 25
     checkpoint_every: int = 100
     micro_batch: int = 0
+    rows: int = 0
     optimizer: Optimizer = "muon"
 
     def __post_init__(self) -> None:
@@ -137,7 +139,7 @@ class StageTrain:
             self, steps=(1, 10**7), batch=(1, 10**6), lr=(0, 10), lr_embed=(0, 10), warmup=(0, 1),
             min_lr=(0, 1), clip=(0, 10**6), trace_weight=(0, 100), answer_weight=(0, 100),
             mid_share=(0, 1), ranking=(0, 1), eval_every=(1, 10**7), checkpoint_every=(1, 10**7),
-            micro_batch=(0, 10**6),
+            micro_batch=(0, 10**6), rows=(0, 10**9),
         )  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def opd(stages: "Stages", policy: Policy) -> Distil:
     if options.cft_weight:
         batch = replace(train, batch=train.batch * options.samples)
         mixed = _supervised(stages, policy, batch, stages.grammar, preset.diffusion)
-    prompts, keys = _prompts(stages, policy)
+    prompts, keys = _prompts(stages, policy, train)
     teacher = stages.policy({"sft": "ar_sft"}.get(options.teacher, options.teacher))
     return Distil(
         policy, teacher, prompts, keys, token_weights, train, options, preset.decode,
@@ -161,13 +161,15 @@ def _rows(stages: "Stages", policy: Policy, train: StageTrain, grammar: Grammar)
     world = stages.world
     return [
         encode_row(policy.tokenizer, grammar, world.train[n], made, *weights)
-        for n, made in world.traces
+        for n, made in world.traces[: train.rows or None]
     ]
 
 
-def _prompts(stages: "Stages", policy: Policy) -> tuple[list[list[int]], list[str]]:
-    """Prompts of all training lists, and their names."""
-    examples = stages.world.train
+def _prompts(
+    stages: "Stages", policy: Policy, train: StageTrain
+) -> tuple[list[list[int]], list[str]]:
+    """Prompts of the training lists that a stage reads, and their names."""
+    examples = stages.world.train[: train.rows or None]
     assert policy.tokenizer is not None
     prompts = [encode_prompt(policy.tokenizer, stages.grammar, example) for example in examples]
     return prompts, [f"user {example.user}" for example in examples]
@@ -175,7 +177,7 @@ def _prompts(stages: "Stages", policy: Policy) -> tuple[list[list[int]], list[st
 
 def _reinforce(stages: "Stages", policy: Policy, train: StageTrain, reference: str) -> Reinforce:
     preset, options = stages.preset, stages.preset.reinforcement
-    prompts, keys = _prompts(stages, policy)
+    prompts, keys = _prompts(stages, policy, train)
     anchor = stages.policy({"sft": "ar_sft"}.get(reference, reference)) if options.kl else None
     judge = make_judge(stages, policy, options.alpha)
     return Reinforce(

@@ -9,6 +9,8 @@ from diffgr2lib.errors import ConfigError
 
 Recipe = Literal["cft", "more", "opd", "rl"]
 BASE, MORE, OPD, RL = "CFT", "more CFT", "OPD", "RL from OPD"
+LEARNING = (BASE, MORE, OPD, RL)  # whose learning curves are drawn
+PROBES = 4  # reports of such a stage while it trains
 START = "sft"  # the AR teacher's SFT checkpoint, shared with the ladder
 
 
@@ -65,7 +67,7 @@ def settings(preset: Preset) -> Settings:
     return Settings(
         cft=short(preset.cft, 48),
         more=short(preset.cft_more, 14),
-        opd=short(preset.opd, 10),
+        opd=short(replace(preset.opd, batch=1) if small else preset.opd, 10),
         rl=short(preset.rl, 8),
         samples=1 if small else 2,
         room=48 if small else preset.decode.max_new_tokens,

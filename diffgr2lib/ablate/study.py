@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from diffgr2lib import recipes
-from diffgr2lib.ablate.cells import START, Cell, cells, served, settings
+from diffgr2lib.ablate.cells import LEARNING, PROBES, START, Cell, cells, served, settings
+from diffgr2lib.ablate.compute import Columns, counted
 from diffgr2lib.ablate.objective import Varied
 from diffgr2lib.ablate.onpolicy import OffPolicy, unconditional
 from diffgr2lib.artifacts import Artifact
@@ -18,7 +19,7 @@ from diffgr2lib.model.checkpoint import save
 from diffgr2lib.model.policy import Policy, convert
 from diffgr2lib.stages import EVALUATE_MODULES, ON_POLICY, TRAIN_MODULES, Stages, move
 from diffgr2lib.text.grammar import LABELS
-from diffgr2lib.train.loop import fit
+from diffgr2lib.train.loop import History, Probe, fit
 from diffgr2lib.train.objectives import Objective
 
 OWN = ("ablate.masking", "ablate.balance", "ablate.objective")
@@ -78,6 +79,8 @@ class Study:
         }
         config |= {"model": dataclasses.asdict(preset.model)}
         config |= {"masking": dataclasses.asdict(cell.masking)}
+        if cell.name in LEARNING:
+            config |= {"probes": PROBES}
         config |= {"teacher_text": cell.teacher_text, "unconditional": cell.unconditional}
         on_policy = (*ON_POLICY, "ablate.onpolicy") if "decode" in sections else OWN
 
@@ -88,15 +91,25 @@ class Study:
                 policy = convert(policy, reading.block_size, reading.context)
                 move(policy, stages.device)
             made = objective(cell, stages, policy)
-            train = getattr(preset, sections[0])
-            history = fit(policy, made, train, work, cell.name, cpu=stages.device == "cpu")
+            train, probe = getattr(preset, sections[0]), None
+            with counted() as columns:
+                if cell.name in LEARNING:
+                    train = replace(train, eval_every=max(1, train.steps // PROBES))
+                    probe = reporter(stages, policy, columns)
+                history = fit(
+                    policy, made, train, work, cell.name, probe, cpu=stages.device == "cpu"
+                )
             move(policy, "cpu")
             save(policy, out)
             (out / "history.json").write_text(json.dumps(history))
-            return {"cell": cell.name, **history[-1]}
+            return {"cell": cell.name, "columns": columns.spent, **history[-1]}
 
         modules = (*TRAIN_MODULES, *on_policy)
         return stages.artifact(f"ablate-{cell.recipe}", config, parents, modules, build)
+
+    def history(self, name: str) -> History:
+        """The training log of a cell."""
+        return json.loads((self.trained(name).path / "history.json").read_text())
 
     def policy(self, name: str) -> Policy:
         """The cell's policy."""
@@ -122,6 +135,19 @@ class Study:
             "ablate-evaluation", config, [trained.key], EVALUATE_MODULES, build
         )
         return Evaluation.read(artifact.path / "evaluation.json")
+
+
+def reporter(stages: Stages, policy: Policy, columns: Columns) -> Probe:
+    """Answers on validation users while a cell trains, and the columns spent on training so far."""
+    measure = recipes.report(stages, "cft")
+
+    def probe(step: int) -> dict[str, float]:
+        spent = columns.spent
+        found = measure(policy)
+        columns.spent = spent  # what is measured is not training
+        return {**found, "columns": float(spent)}
+
+    return probe
 
 
 def objective(cell: Cell, stages: Stages, policy: Policy) -> Objective[Any]:

@@ -125,3 +125,44 @@ def bias(table: pd.DataFrame) -> Figure:
     right.axhline(0, color="0.4", linestyle=":", linewidth=1)
     right.set(xlabel="tau", ylabel="bias of mean-field (nats)")
     return fig
+
+
+def learning(table: pd.DataFrame) -> Figure:
+    """Validity and NDCG@3 on validation users against compute, a line a cell and seed."""
+    panels = {"valid": "valid answers", "ndcg@3": "NDCG@3", "tpf": "tokens a pass"}
+    fig, axes = plt.subplots(1, len(panels), figsize=(9.4, 2.9), layout="constrained")
+    for axis, (metric, label) in zip(axes, panels.items(), strict=True):
+        for (name, part), color, marker in zip(
+            table.groupby("cell", sort=False), PALETTE, MARKERS, strict=False
+        ):
+            for n, (_, run) in enumerate(part.groupby("seed")):
+                axis.plot(
+                    run["columns_m"], run[metric], color=color, marker=marker, ms=4, lw=1.1,
+                    label=name if n == 0 else None,
+                )  # fmt: skip
+        axis.set(xlabel="million columns since SFT", ylabel=label)
+    handles, labels = axes[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    return fig
+
+
+def scaling(table: pd.DataFrame) -> Figure:
+    """Recall@1 and validity against model size and number of traces, a line a system."""
+    axes_of = {"model": "parameters", "traces": "share of the traces"}
+    fig, grid = plt.subplots(2, 2, figsize=(7.6, 5.2), sharey="row", layout="constrained")
+    for column, (axis_name, label) in enumerate(axes_of.items()):
+        for row, metric in enumerate(("recall@1", "valid")):
+            axis = grid[row, column]
+            part = table[table["axis"] == axis_name]
+            for (name, line), color, marker in zip(
+                part.groupby("system", sort=False), PALETTE, MARKERS, strict=False
+            ):
+                x = line["parameters"] if axis_name == "model" else line["share"]
+                axis.plot(x, line[metric], color=color, marker=marker, ms=4, lw=1.2, label=name)
+                low, high = line[f"{metric}_low"], line[f"{metric}_high"]
+                axis.fill_between(x, low, high, color=color, alpha=0.12, lw=0)
+            axis.set_xscale("log")
+            axis.set(xlabel=label if row else "", ylabel="" if column else LABELS[metric])
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    return fig

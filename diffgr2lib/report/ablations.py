@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from diffgr2lib.ablate.cells import BASE, served
+from diffgr2lib.ablate.cells import BASE, LEARNING, OPD, RL, START, served
 from diffgr2lib.ablate.decoders import CURVES, decoders
 from diffgr2lib.ablate.meanfield import mean_field
+from diffgr2lib.ablate.scaling import points
 from diffgr2lib.ablate.study import Study
 from diffgr2lib.config import DecodeConfig
 from diffgr2lib.evaluate.metrics import ndcg, recall
@@ -63,6 +64,8 @@ class Ablations:
                 own, base = (self.evaluations(name, decode) for name in (cell.name, cell.over))
                 row: dict[str, Any] = {"cell": cell.name, "family": cell.family, "over": cell.over}
                 row |= {"tau": tau, "n": len(own[0].users), "seeds": len(own)}
+                spent = [_columns(study, cell.name) for study in self.studies.values()]
+                row["columns_m"] = float(np.mean(spent)) / 1e6
                 row["tpf"] = float(np.mean([one.tpf for one in own]))
                 for name, score in SCORES.items():
                     row |= spread(name, mean_estimate(score(own)))
@@ -91,6 +94,45 @@ class Ablations:
                 for kind in FAILURES:
                     row[kind.replace("-", "_")] = np.mean([one.failed(kind) for one in found])
                 rows.append(row | {"tpf": float(np.mean([one.tpf for one in found]))})
+        return pd.DataFrame(rows)
+
+    def learning(self) -> pd.DataFrame:
+        """Answers on validation users by compute, in million columns since SFT; a row a report."""
+        rows = []
+        for seed, study in self.studies.items():
+            for name in LEARNING:
+                before = self._spent(study, study.cell(name).parent)
+                for record in study.history(name):
+                    row = {"cell": name, "seed": seed, "step": record["step"]}
+                    row["columns_m"] = (before + record["columns"]) / 1e6
+                    rows.append(row | {key: record[key] for key in ("valid", "ndcg@3", "tpf")})
+        return pd.DataFrame(rows)
+
+    def _spent(self, study: Study, name: str) -> float:
+        """Columns of a cell and all that it starts from, SFT aside."""
+        if name == START:
+            return 0.0
+        return _columns(study, name) + self._spent(study, study.cell(name).parent)
+
+    def scaling(self) -> pd.DataFrame:
+        """AR, CFT, OPD and RL at other model sizes and fewer traces, at the preset's tau."""
+        first = self.first.stages
+        rows = []
+        for point in points(first.preset, len(first.world.traces)):
+            studies = [Study(one.stages.variant(point.preset)) for one in self.studies.values()]
+            decode = served(point.preset)
+            users = studies[0].settings.users
+            found = {"AR": [s.stages.evaluation("ar_sft", decode, limit=users) for s in studies]}
+            for name in (BASE, OPD, RL):
+                found[name] = [s.evaluation(name, decode) for s in studies]
+            size = studies[0].policy(BASE).model.num_parameters()
+            for name, runs in found.items():
+                row: dict[str, Any] = {"axis": point.axis, "share": point.share, "system": name}
+                row |= {"parameters": size, "tau": decode.tau, "n": len(runs[0].users)}
+                row["seeds"] = len(runs)
+                for metric, score in SCORES.items():
+                    row |= spread(metric, mean_estimate(score(runs)))
+                rows.append(row | {"tpf": float(np.mean([one.tpf for one in runs]))})
         return pd.DataFrame(rows)
 
     def decoders(self) -> pd.DataFrame:
@@ -127,6 +169,11 @@ class Ablations:
             row |= spread("bias", mean_estimate(cheap - exact))
             rows.append(row | {"correlation": float(np.corrcoef(exact, cheap)[0, 1])})
         return pd.DataFrame(rows)
+
+
+def _columns(study: Study, name: str) -> float:
+    """Columns that the cell's own training spent."""
+    return float(study.trained(name).manifest["metrics"]["columns"])
 
 
 def readable(table: pd.DataFrame) -> pd.DataFrame:
