@@ -24,7 +24,8 @@ def item_vectors(folder: Path, items: Sequence[Item]) -> np.ndarray:
 def read_vectors(path: Path, items: int) -> np.ndarray:
     """A table of numbers [items, D]. Raises `DataError` for anything else; no pickle is read."""
     try:
-        found = np.load(path, allow_pickle=False)
+        with path.open("rb") as file:
+            found = np.lib.format.read_array(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise DataError(
             f"{path} is no table of numbers ({error}); write it with numpy.save."
