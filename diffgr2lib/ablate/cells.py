@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 from diffgr2lib.ablate.masking import Masking
 from diffgr2lib.config import DecodeConfig, Preset, StageTrain
-from diffgr2lib.errors import ConfigError
 
 Recipe = Literal["cft", "more", "opd", "rl"]
 BASE, MORE, OPD, RL = "CFT", "more CFT", "OPD", "RL from OPD"
@@ -134,11 +133,3 @@ def cells(preset: Preset) -> dict[str, Cell]:
         ),
     ]  # fmt: skip
     return {cell.name: cell for cell in made}
-
-
-def find(preset: Preset, name: str) -> Cell:
-    """A cell by name. Raises `ConfigError` that lists them."""
-    known = cells(preset)
-    if name not in known:
-        raise ConfigError(f"There is no cell {name!r}; choose one of {', '.join(known)}.")
-    return known[name]
